@@ -1,0 +1,36 @@
+# make demo and make test set themselves up: each creates .venv on its first call.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint docs bench clean
+
+demo: $(READY)  ## train on embedded long-tailed data and compare
+	$(BIN)/python examples/digits.py
+
+test: $(READY)  ## every test that can run here
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(READY)  ## the documentation, in site/
+	$(BIN)/mkdocs build --strict
+	@echo "Open site/index.html"
+
+bench: $(READY)  ## speed beside the peers
+	$(BIN)/python benchmarks/head_cpu.py
+
+clean:
+	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wcdas needs Python 3.11 or later; call make with PYTHON=/path/to/python3.11")'
+	@echo "Setting up $(VENV): PyTorch and its companions, a few minutes"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

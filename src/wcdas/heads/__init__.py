@@ -1,0 +1,82 @@
+"""Heads: features → logits. Put one where `nn.Linear` was."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from wcdas.heads.am_softmax import AMSoftmaxHead
+from wcdas.heads.angular import AngularHead
+from wcdas.heads.arcface import ArcFaceHead
+from wcdas.heads.base import Head
+from wcdas.heads.cosine import CosineHead
+from wcdas.heads.l_softmax import LSoftmaxHead
+from wcdas.heads.linear import LinearHead
+from wcdas.heads.lws import LWSHead
+from wcdas.heads.sphereface import SphereFaceHead
+from wcdas.heads.t_vmf import TvMFHead
+from wcdas.heads.tau_norm import TauNormHead
+from wcdas.heads.wcdas import WCDASHead
+from wcdas.heads.wndas import WNDASHead
+from wcdas.names import create
+
+HEADS: dict[str, type[Head]] = {
+    "linear": LinearHead,
+    "cosine": CosineHead,
+    "wcdas": WCDASHead,
+    "wndas": WNDASHead,
+    "t-vmf": TvMFHead,
+    "l-softmax": LSoftmaxHead,
+    "am-softmax": AMSoftmaxHead,
+    "arcface": ArcFaceHead,
+    "sphereface": SphereFaceHead,
+    "lws": LWSHead,
+    "tau-norm": TauNormHead,
+}
+
+
+def create_head(
+    name: str,
+    in_features: int,
+    num_classes: int,
+    class_counts: Sequence[int] | Tensor | None = None,
+    **options: Any,
+) -> Head:
+    """Build a head by name; `list_heads()` has the names, each class its options.
+
+    Example:
+        >>> head = create_head("wcdas", in_features=64, num_classes=100, init=-1.0)
+    """
+    return create(
+        "head",
+        HEADS,
+        name,
+        options,
+        in_features=in_features,
+        num_classes=num_classes,
+        class_counts=class_counts,
+    )
+
+
+def list_heads() -> list[str]:
+    """The names `create_head` knows."""
+    return list(HEADS)
+
+
+__all__ = [
+    "AMSoftmaxHead",
+    "AngularHead",
+    "ArcFaceHead",
+    "CosineHead",
+    "Head",
+    "LSoftmaxHead",
+    "LWSHead",
+    "LinearHead",
+    "SphereFaceHead",
+    "TauNormHead",
+    "TvMFHead",
+    "WCDASHead",
+    "WNDASHead",
+    "create_head",
+    "list_heads",
+]

@@ -1,0 +1,133 @@
+"""What every head shares: features in, logits out, softmax cross-entropy on them."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from wcdas.checks import (
+    check_features,
+    check_from_zero,
+    check_labels,
+    check_reduction,
+    check_soft_targets,
+)
+from wcdas.kernels.precision import full_precision, matmul, without_autocast
+from wcdas.kernels.sphere import unit
+from wcdas.targets import MixedLabels, reduced
+
+
+class Head(nn.Module):
+    """Features (batch, in_features) → logits (batch, num_classes), where `nn.Linear` was.
+
+    A head with margins applies them only when labels are given; prediction needs none. It computes
+    in float32, or in float64 for float64 features, also under autocast.
+    """
+
+    def __init__(self, in_features: int, num_classes: int) -> None:
+        super().__init__()
+        for name, value in (("in_features", in_features), ("num_classes", num_classes)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}; expected a whole number of at least 1")
+        self.in_features = in_features
+        self.num_classes = num_classes
+        self.weight = nn.Parameter(torch.empty(num_classes, in_features))
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # as nn.Linear does
+
+    def cosine(self, x: Tensor) -> Tensor:
+        """cos θ_j = x·w_j / (‖x‖‖w_j‖)."""
+        return matmul(unit(x)[0], unit(self.weight.to(x.dtype))[0].mT)
+
+    def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
+        """The head's formula; features are checked and of full precision here."""
+        raise NotImplementedError
+
+    def losses(
+        self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
+    ) -> Tensor:
+        """The loss of every sample with a hard label."""
+        return _cross_entropy(self.logits(x, labels), labels, label_smoothing, log_prior)
+
+    def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:
+        check_features(features, self.in_features)
+        if labels is not None:
+            check_labels(labels, len(features), self.num_classes)
+            labels = labels.long()
+        with without_autocast(features):
+            return self.logits(full_precision(features), labels)
+
+    def loss(
+        self,
+        features: Tensor,
+        target: Tensor | MixedLabels,
+        *,
+        sample_weight: Tensor | None = None,
+        label_smoothing: float = 0.0,
+        log_prior: Tensor | None = None,
+        reduction: str = "mean",
+    ) -> Tensor:
+        """Softmax cross-entropy on the head's logits.
+
+        Args:
+            features: (batch, in_features).
+            target: labels (batch,), `MixedLabels`, or class probabilities (batch, num_classes);
+                margins do not act on the last.
+            sample_weight: (batch,), multiplies each sample's loss; the mean is over the batch.
+            label_smoothing: ε in [0, 1).
+            log_prior: (num_classes,), added to the logits: the logarithm of the class prior makes
+                the loss that of logit adjustment.
+            reduction: "mean", "sum" or "none".
+        """
+        check_features(features, self.in_features)
+        self._check_loss_options(features, sample_weight, label_smoothing, log_prior, reduction)
+        with without_autocast(features):
+            x = full_precision(features)
+            if log_prior is not None:
+                log_prior = log_prior.to(x)
+            if isinstance(target, MixedLabels):
+                check_labels(target.first, len(x), self.num_classes)
+                check_labels(target.second, len(x), self.num_classes)
+                first = self.losses(x, target.first.long(), label_smoothing, log_prior)
+                second = self.losses(x, target.second.long(), label_smoothing, log_prior)
+                losses = target.lam * first + (1 - target.lam) * second
+            elif target.is_floating_point():
+                check_soft_targets(target, len(x), self.num_classes)
+                logits = self.logits(x, None)
+                losses = _cross_entropy(logits, target.to(x), label_smoothing, log_prior)
+            else:
+                check_labels(target, len(x), self.num_classes)
+                losses = self.losses(x, target.long(), label_smoothing, log_prior)
+            if sample_weight is not None:
+                losses = losses * sample_weight
+        return reduced(losses, reduction)
+
+    def _check_loss_options(
+        self,
+        features: Tensor,
+        sample_weight: Tensor | None,
+        label_smoothing: float,
+        log_prior: Tensor | None,
+        reduction: str,
+    ) -> None:
+        if sample_weight is not None and sample_weight.shape != (len(features),):
+            raise ValueError(
+                f"sample_weight has shape {tuple(sample_weight.shape)}; expected ({len(features)},)"
+            )
+        if log_prior is not None and log_prior.shape != (self.num_classes,):
+            raise ValueError(
+                f"log_prior has shape {tuple(log_prior.shape)}; expected ({self.num_classes},)"
+            )
+        check_from_zero("label_smoothing", label_smoothing, below=1)
+        check_reduction(reduction)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, num_classes={self.num_classes}"
+
+
+def _cross_entropy(
+    logits: Tensor, target: Tensor, label_smoothing: float, log_prior: Tensor | None
+) -> Tensor:
+    if log_prior is not None:
+        logits = logits + log_prior
+    return F.cross_entropy(logits, target, label_smoothing=label_smoothing, reduction="none")

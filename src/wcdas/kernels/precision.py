@@ -1,0 +1,58 @@
+"""Heads compute in float32, in float64 for float64 features, whatever autocast or TF32 say."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def full_precision(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    if tensor.is_meta:  # knows no autocast
+        return nullcontext()
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b for matrices, never in TF32: cos θ near 1 needs every bit of its mantissa."""
+    if a.is_cuda and a.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
+        return _matmul_ieee(a, b)
+    return a @ b
+
+
+# An operator of its own, so that the backward pass and compiled code keep the precision too.
+@torch.library.custom_op("wcdas::matmul_ieee", mutates_args=())
+def _matmul_ieee(a: Tensor, b: Tensor) -> Tensor:
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        return a @ b
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+@_matmul_ieee.register_fake
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return torch.matmul(a, b)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = ctx.saved_tensors
+    return matmul(grad, b.mT), matmul(a.mT, grad)
+
+
+_matmul_ieee.register_autograd(_backward, setup_context=_save)
+
+
+@_matmul_ieee.register_vmap
+def _(info: Any, dims: tuple[int | None, ...], *matrices: Tensor) -> tuple[Tensor, int]:
+    a, b = (m if d is None else m.movedim(d, 0) for m, d in zip(matrices, dims, strict=True))
+    return matmul(a, b), 0

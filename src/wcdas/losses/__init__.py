@@ -1,0 +1,67 @@
+"""Losses: `loss(logits, labels)`, one class a file."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from wcdas import names
+from wcdas.losses.balanced_softmax import BalancedSoftmaxLoss
+from wcdas.losses.base import ClassificationLoss
+from wcdas.losses.center import CenterLoss
+from wcdas.losses.class_balanced import ClassBalancedLoss, class_balanced_weights
+from wcdas.losses.cross_entropy import CrossEntropyLoss
+from wcdas.losses.equalization import EqualizationLoss
+from wcdas.losses.focal import FocalLoss
+from wcdas.losses.ldam import LDAMLoss
+from wcdas.losses.logit_adjustment import LogitAdjustmentLoss
+
+__all__ = [
+    "LOSSES",
+    "BalancedSoftmaxLoss",
+    "CenterLoss",
+    "ClassBalancedLoss",
+    "ClassificationLoss",
+    "CrossEntropyLoss",
+    "EqualizationLoss",
+    "FocalLoss",
+    "LDAMLoss",
+    "LogitAdjustmentLoss",
+    "class_balanced_weights",
+    "create_loss",
+    "list_losses",
+]
+
+LOSSES: dict[str, type[nn.Module]] = {
+    "balanced-softmax": BalancedSoftmaxLoss,
+    "center": CenterLoss,
+    "class-balanced": ClassBalancedLoss,
+    "cross-entropy": CrossEntropyLoss,
+    "equalization": EqualizationLoss,
+    "focal": FocalLoss,
+    "ldam": LDAMLoss,
+    "logit-adjustment": LogitAdjustmentLoss,
+}
+
+
+def create_loss(
+    name: str, class_counts: Sequence[int] | Tensor | None = None, **options: Any
+) -> nn.Module:
+    """Build a loss by name; `class_counts` go to the losses that need them.
+
+    >>> create_loss("ldam", class_counts=[160, 10], max_margin=0.4).margins.tolist()
+    [0.2, 0.4]
+    """
+    context: dict[str, Any] = {"class_counts": class_counts}
+    if class_counts is not None and "num_classes" not in options:
+        context["num_classes"] = len(class_counts)
+    return names.create("loss", LOSSES, name, options, **context)
+
+
+def list_losses() -> list[str]:
+    """The names that `create_loss` knows.
+
+    >>> list_losses()[:2]
+    ['balanced-softmax', 'center']
+    """
+    return list(LOSSES)

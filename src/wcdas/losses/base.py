@@ -1,0 +1,74 @@
+"""What every loss shares: checks, float32 arithmetic, label smoothing and reduction."""
+
+import torch
+from torch import Tensor, nn
+
+from wcdas.checks import (
+    check_from_zero,
+    check_labels,
+    check_reduction,
+    check_soft_targets,
+    values_are_readable,
+)
+from wcdas.kernels.precision import full_precision, without_autocast
+from wcdas.targets import reduced
+
+
+class ClassificationLoss(nn.Module):
+    """Base of the losses on logits; a loss overrides `losses(logits, targets) → (batch,)`.
+
+    `labels` are class indices (batch,) or class probabilities (batch, classes). Label smoothing ε
+    turns either into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32, in float64 for
+    float64 logits, whatever autocast says.
+    """
+
+    num_classes: int | None = None
+
+    def __init__(self, label_smoothing: float = 0.0, reduction: str = "mean") -> None:
+        super().__init__()
+        check_from_zero("label_smoothing", label_smoothing, below=1)
+        check_reduction(reduction)
+        self.label_smoothing = label_smoothing
+        self.reduction = reduction
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not define losses(logits, targets)")
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        check_logits(logits, self.num_classes)
+        if labels.is_floating_point():
+            check_soft_targets(labels, *logits.shape)
+        else:
+            check_labels(labels, *logits.shape)
+        with without_autocast(logits):
+            logits = full_precision(logits)
+            targets = labels.to(logits.dtype) if labels.is_floating_point() else labels.long()
+            if self.label_smoothing:
+                t = as_probabilities(targets, logits)
+                targets = (1 - self.label_smoothing) * t + self.label_smoothing / logits.shape[1]
+            return reduced(self.losses(logits, targets), self.reduction)
+
+
+def as_probabilities(targets: Tensor, logits: Tensor) -> Tensor:
+    """Targets as class probabilities (batch, classes): class indices become one-hot rows."""
+    if targets.is_floating_point():
+        return targets
+    return torch.zeros_like(logits).scatter(1, targets[:, None], 1.0)
+
+
+def check_logits(logits: Tensor, num_classes: int | None) -> None:
+    if not logits.is_floating_point():
+        raise TypeError(f"logits are {logits.dtype}; expected a floating-point tensor")
+    if logits.dim() != 2:
+        raise ValueError(f"logits have shape {tuple(logits.shape)}; expected (batch, classes)")
+    if num_classes is not None and logits.shape[1] != num_classes:
+        raise ValueError(
+            f"logits have {logits.shape[1]} classes, but class_counts have {num_classes}; "
+            "give one count per class"
+        )
+    if values_are_readable(logits) and logits.isnan().any():
+        row = int(logits.isnan().any(dim=1).nonzero()[0])
+        raise ValueError(
+            f"logits contain NaN, first in row {row}; expected numbers. "
+            "Check the inputs for NaN or lower the learning rate"
+        )

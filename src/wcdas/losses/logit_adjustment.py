@@ -1,0 +1,43 @@
+"""Logit-adjusted cross-entropy."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from wcdas.checks import as_class_counts, check_from_zero
+from wcdas.losses.base import ClassificationLoss
+
+
+class LogitAdjustmentLoss(ClassificationLoss):
+    """Cross-entropy of logits to which the log prior of the training classes is added.
+
+    L = −log(π_y^τ e^(z_y) / Σ_j π_j^τ e^(z_j)),  π_j = n_j/N
+
+    A. K. Menon, S. Jayasumana, A. S. Rawat, H. Jain, A. Veit, S. Kumar, 2020, arXiv:2007.07314.
+
+    >>> import torch
+    >>> loss = LogitAdjustmentLoss(class_counts=[90, 10])
+    >>> round(loss(torch.zeros(1, 2), torch.tensor([1])).item(), 4)
+    2.3026
+    """
+
+    log_prior: Tensor
+
+    def __init__(
+        self,
+        class_counts: Sequence[int] | Tensor,
+        tau: float = 1.0,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(label_smoothing, reduction)
+        check_from_zero("tau", tau)
+        n = as_class_counts(class_counts, needed_by="logit adjustment")
+        self.num_classes = len(n)
+        self.tau = tau
+        self.register_buffer("log_prior", (n / n.sum()).log())
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        adjusted = logits + self.tau * self.log_prior.to(logits.dtype)
+        return F.cross_entropy(adjusted, targets, reduction="none")
