@@ -8,7 +8,7 @@ import pytest
 import wcdas
 
 ROOT = Path(wcdas.__file__).parent
-SHARED = ["names", "checks", "targets"]
+SHARED = ["names", "errors", "checks", "targets"]
 FOLDERS = ["circular", "kernels", "heads", "losses"]
 ORDER = SHARED + FOLDERS
 

@@ -37,7 +37,10 @@ def check_labels(labels: Tensor, batch: int, num_classes: int) -> None:
     if labels.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise TypeError(f"labels are {labels.dtype}; expected integer class indices")
     if labels.shape != (batch,):
-        raise ValueError(f"labels have shape {tuple(labels.shape)}; expected ({batch},)")
+        raise ValueError(
+            f"labels have shape {tuple(labels.shape)}; expected ({batch},) class indices, "
+            "or class probabilities of a floating-point type"
+        )
     if values_are_readable(labels) and batch:
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= num_classes:

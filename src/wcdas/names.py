@@ -30,5 +30,8 @@ def create(
     for option in options:
         if option not in accepted:
             raise unknown(f"option of {kind} {name!r}", option, set(accepted) - set(context))
-    context = {key: value for key, value in context.items() if key in accepted}
-    return classes[name](**context, **options)
+    given = {key: value for key, value in context.items() if key in accepted} | options
+    missing = [key for key, p in accepted.items() if p.default is p.empty and key not in given]
+    if missing:
+        raise ValueError(f"{kind} {name!r} needs {' and '.join(missing)}; give {missing[0]}=…")
+    return classes[name](**given)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import wcdas.losses
 from wcdas.losses import LOSSES, ClassificationLoss, create_loss, list_losses
+from wcdas.targets import MixedLabels
 
 VARIANTS = [
     ("cross-entropy", {}),
@@ -289,3 +290,18 @@ def test_examples_run():
     results = [doctest.testmod(module) for module in modules]
     assert sum(result.failed for result in results) == 0
     assert sum(result.attempted for result in results) > 20
+
+
+@pytest.mark.parametrize("name", [n for n in list_losses() if n != "center"])
+def test_mixed_labels_mix_the_losses(name: str) -> None:
+    loss = create_loss(name, class_counts=[50, 20, 5], reduction="none").eval()
+    logits = torch.randn(4, 3)
+    first, second = torch.tensor([0, 1, 2, 0]), torch.tensor([2, 1, 0, 1])
+    lam = torch.tensor([0.0, 0.3, 0.5, 1.0])
+    mixed = loss(logits, MixedLabels(first, second, lam))
+    torch.testing.assert_close(mixed, lam * loss(logits, first) + (1 - lam) * loss(logits, second))
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(ValueError, match="loss 'center' needs in_features; give in_features="):
+        create_loss("center", class_counts=[3, 2])

@@ -17,7 +17,7 @@ class TauNormHead(LinearHead):
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
-        tau: τ; chosen on held-out training images in the paper, often near 0.7.
+        tau: τ; chosen on held-out images in the paper.
         bias: whether the linear head has one; it stays as it is. The paper trains without.
 
     Kang et al., "Decoupling Representation and Classifier for Long-Tailed Recognition", 2020

@@ -1,4 +1,7 @@
-"""Heads compute in float32, in float64 for float64 features, whatever autocast or TF32 say."""
+"""Heads compute in float32, in float64 for float64 features, whatever autocast says.
+
+Angles stay clear of TF32 too; a linear head leaves that to the user, as `nn.Linear` does.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -11,14 +11,14 @@ from wcdas.checks import (
     values_are_readable,
 )
 from wcdas.kernels.precision import full_precision, without_autocast
-from wcdas.targets import reduced
+from wcdas.targets import MixedLabels, reduced
 
 
 class ClassificationLoss(nn.Module):
     """Base of the losses on logits; a loss overrides `losses(logits, targets) → (batch,)`.
 
-    `labels` are class indices (batch,) or class probabilities (batch, classes). Label smoothing ε
-    turns either into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32, in float64 for
+    `labels` are class indices (batch,), `MixedLabels`, or class probabilities (batch, classes).
+    Label smoothing ε turns them into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32, in float64 for
     float64 logits, whatever autocast says.
     """
 
@@ -34,8 +34,14 @@ class ClassificationLoss(nn.Module):
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not define losses(logits, targets)")
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, logits: Tensor, labels: Tensor | MixedLabels) -> Tensor:
         check_logits(logits, self.num_classes)
+        if isinstance(labels, MixedLabels):
+            first, second = self._each(logits, labels.first), self._each(logits, labels.second)
+            return reduced(labels.lam * first + (1 - labels.lam) * second, self.reduction)
+        return reduced(self._each(logits, labels), self.reduction)
+
+    def _each(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.is_floating_point():
             check_soft_targets(labels, *logits.shape)
         else:
@@ -46,7 +52,7 @@ class ClassificationLoss(nn.Module):
             if self.label_smoothing:
                 t = as_probabilities(targets, logits)
                 targets = (1 - self.label_smoothing) * t + self.label_smoothing / logits.shape[1]
-            return reduced(self.losses(logits, targets), self.reduction)
+            return self.losses(logits, targets)
 
 
 def as_probabilities(targets: Tensor, logits: Tensor) -> Tensor:
