@@ -18,8 +18,8 @@ class ClassificationLoss(nn.Module):
     """Base of the losses on logits; a loss overrides `losses(logits, targets) → (batch,)`.
 
     `labels` are class indices (batch,), `MixedLabels`, or class probabilities (batch, classes).
-    Label smoothing ε turns them into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32, in float64 for
-    float64 logits, whatever autocast says.
+    Label smoothing ε turns them into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32,
+    in float64 for float64 logits, whatever autocast says.
     """
 
     num_classes: int | None = None
