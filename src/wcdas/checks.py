@@ -56,8 +56,20 @@ def check_soft_targets(targets: Tensor, batch: int, num_classes: int) -> None:
         )
 
 
+def check_shares(lam: float | Tensor, batch: int) -> None:
+    """The λ of mixed labels: one number, or one for each sample."""
+    if isinstance(lam, Tensor):
+        if lam.shape not in ((), (batch,)):
+            raise ValueError(f"lam has shape {tuple(lam.shape)}; expected () or ({batch},)")
+        wrong = values_are_readable(lam) and not ((lam >= 0) & (lam <= 1)).all()
+    else:
+        wrong = not 0 <= lam <= 1
+    if wrong:
+        raise ValueError(f"lam is {lam}; expected 0 to 1")
+
+
 def check_positive(name: str, value: float, at_most: float = float("inf")) -> None:
-    if not 0 < value <= at_most:
+    if not isinstance(value, int | float) or not 0 < value <= at_most:
         limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
         raise ValueError(f"{name} is {value}; expected a number above 0{limit}")
 

@@ -137,7 +137,7 @@ def test_permuting_classes_permutes_logits(name, order):
     features, labels = batch()
     expected = head(features, labels)[:, order]
     for tensor in (*head.parameters(), *head.buffers()):
-        if tensor.dim():
+        if tensor.shape[:1] == (5,):
             tensor.data = tensor.data[order]
     moved = torch.tensor(order).argsort()[labels]
     torch.testing.assert_close(head(features, moved), expected)
@@ -349,3 +349,41 @@ def test_bad_options_are_refused(name, options, message):
 def test_bad_sizes_are_refused(sizes):
     with pytest.raises(ValueError, match="expected a whole number of at least 1"):
         wcdas.WCDASHead(*sizes)
+
+
+@pytest.mark.parametrize("name", list_heads())
+def test_exports_the_loss_for_any_batch(name):
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = create_head(name, 4, 5)
+
+        def forward(self, features, labels):
+            return self.head.loss(features, labels)
+
+    module = Loss()
+    features, labels = batch()
+    rows = torch.export.Dim("batch", min=2)
+    shapes = {"features": {0: rows}, "labels": {0: rows}}
+    program = torch.export.export(module, (features.float(), labels), dynamic_shapes=shapes)
+    larger = features.float().repeat(3, 1), labels.repeat(3)
+    torch.testing.assert_close(program.module()(*larger), module(*larger))
+
+
+@pytest.mark.parametrize("lam", [1.5, float("nan"), torch.full((6, 1), 0.5), torch.tensor(2.0)])
+def test_a_bad_share_of_mixed_labels_is_refused(lam):
+    features, labels = batch()
+    with pytest.raises(ValueError, match="lam "):
+        wcdas.WCDASHead(4, 5).loss(features, MixedLabels(labels, labels, lam))
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_repr_and_parametrisation(name, options):
+    with torch.device("meta"):
+        assert "num_classes=5" in repr(create_head(name, 4, 5, **options))
+    head = head_of(name, **options)
+    features, labels = batch()
+    expected = head(features, labels)
+    for key in [key for key, _ in head.named_parameters()]:
+        torch.nn.utils.parametrize.register_parametrization(head, key, torch.nn.Identity())
+    torch.testing.assert_close(head(features, labels), expected)

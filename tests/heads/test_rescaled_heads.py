@@ -17,6 +17,15 @@ def test_without_change_both_are_the_linear_head(make, bias):
     torch.testing.assert_close(LWSHead.from_linear(linear)(features), expected)
 
 
+def test_the_weights_taken_are_those_the_logits_use():
+    features = torch.randn(5, 6)
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(6, 4))
+    torch.testing.assert_close(LWSHead.from_linear(normed)(features), normed(features))
+    scaled = LWSHead.from_linear(LinearHead(6, 4))
+    scaled.class_scale.data = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    torch.testing.assert_close(TauNormHead.from_linear(scaled, 0.0)(features), scaled(features))
+
+
 def test_linear_is_nn_linear():
     torch.manual_seed(0)
     ours = LinearHead(6, 4)

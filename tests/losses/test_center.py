@@ -28,7 +28,7 @@ def moved_by_hand(centers, features, labels, alpha):
 )
 def test_centers_move_as_in_the_paper(labels, alpha, seed):
     generator = torch.Generator().manual_seed(seed)
-    loss = CenterLoss(4, 3, alpha=alpha).double()
+    loss = CenterLoss(3, 4, alpha=alpha).double()
     expected = loss.centers.numpy().copy()
     for _ in range(3):
         x = torch.randn(len(labels), 3, generator=generator, dtype=torch.float64)
@@ -38,7 +38,7 @@ def test_centers_move_as_in_the_paper(labels, alpha, seed):
 
 
 def test_value_and_gradient_are_of_the_centers_before_the_move(labels):
-    loss = CenterLoss(5, 3, weight=0.4).double()
+    loss = CenterLoss(3, 5, weight=0.4).double()
     loss.centers.normal_()
     before = loss.centers.clone()
     x = torch.randn(8, 3, dtype=torch.float64, requires_grad=True)
@@ -51,21 +51,21 @@ def test_value_and_gradient_are_of_the_centers_before_the_move(labels):
 
 
 def test_two_calls_before_one_backward(labels):
-    loss = CenterLoss(5, 3)
+    loss = CenterLoss(3, 5)
     x = torch.randn(8, 3, requires_grad=True)
     (loss(x, labels) + loss(x, labels)).backward()
     assert x.grad.isfinite().all()
 
 
 def test_gradcheck(labels):
-    loss = CenterLoss(5, 3, weight=1.0).double().eval()
+    loss = CenterLoss(3, 5, weight=1.0).double().eval()
     loss.centers.normal_()
     x = torch.randn(8, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: loss(x, labels), x)
 
 
 def test_centers_are_no_parameters_and_stay_in_evaluation(labels):
-    loss = CenterLoss(5, 3).eval()
+    loss = CenterLoss(3, 5).eval()
     loss(torch.randn(8, 3), labels)
     assert (loss.centers == 0).all()
     assert list(loss.parameters()) == []
@@ -82,7 +82,7 @@ def test_converges_to_the_class_mean():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(dtype, labels):
     x = torch.randn(8, 3).to(dtype)
-    loss, reference = CenterLoss(5, 3), CenterLoss(5, 3)
+    loss, reference = CenterLoss(3, 5), CenterLoss(3, 5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = loss(x, labels)
     torch.testing.assert_close(value, reference(x.float(), labels), rtol=0, atol=0)
@@ -91,7 +91,7 @@ def test_half_precision_is_computed_in_float32(dtype, labels):
 
 
 def test_compiles_and_moves(labels):
-    loss, reference = CenterLoss(5, 3), CenterLoss(5, 3)
+    loss, reference = CenterLoss(3, 5), CenterLoss(3, 5)
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     x = torch.randn(8, 3, requires_grad=True)
     value = compiled(x, labels)
@@ -102,13 +102,13 @@ def test_compiles_and_moves(labels):
 
 def test_reductions(labels):
     x = torch.randn(8, 3)
-    values = CenterLoss(5, 3, reduction="none")(x, labels)
+    values = CenterLoss(3, 5, reduction="none")(x, labels)
     torch.testing.assert_close(values, 0.003 / 2 * x.square().sum(dim=1))
-    torch.testing.assert_close(CenterLoss(5, 3, reduction="sum")(x, labels), values.sum())
+    torch.testing.assert_close(CenterLoss(3, 5, reduction="sum")(x, labels), values.sum())
 
 
 def test_bad_inputs(labels):
-    loss = CenterLoss(5, 3)
+    loss = CenterLoss(3, 5)
     with pytest.raises(ValueError, match=r"features have shape \(8, 4\); expected \(batch, 3\)"):
         loss(torch.randn(8, 4), labels)
     with pytest.raises(ValueError, match="label 5 is out of range"):
@@ -116,6 +116,6 @@ def test_bad_inputs(labels):
     with pytest.raises(TypeError, match="expected integer class indices"):
         loss(torch.randn(8, 3), torch.rand(8, 5))
     with pytest.raises(ValueError, match="alpha is 2; expected a number above 0 and at most 1"):
-        CenterLoss(5, 3, alpha=2)
+        CenterLoss(3, 5, alpha=2)
     with pytest.raises(ValueError, match="unknown reduction 'avg'"):
-        CenterLoss(5, 3, reduction="avg")
+        CenterLoss(3, 5, reduction="avg")

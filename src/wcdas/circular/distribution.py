@@ -109,6 +109,11 @@ class CircularDistribution(Distribution):
         """The circular variance 1 − α₁."""
         return 1 - self.mean_resultant_length
 
+    @property
+    def stddev(self) -> Tensor:
+        """The circular standard deviation √(−2 ln α₁)."""
+        return (-2 * self.mean_resultant_length.log()).sqrt()
+
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         new: Self = self._get_checked_instance(type(self), _instance)
         for name in self.arg_constraints:

@@ -68,7 +68,8 @@ class WrappedCauchy(CircularDistribution):
             if not ((psi - previous).abs() > _TOLERANCE).any():
                 break
         rho, loc = psi.squeeze(-1).abs(), psi.squeeze(-1).angle()
-        return cls(rho.to(samples.dtype), loc.to(samples.dtype))
+        dtype = samples.dtype if samples.is_floating_point() else torch.get_default_dtype()
+        return cls(rho.to(dtype), loc.to(dtype))
 
 
 def _denominator(rho: Tensor, angle: Tensor) -> Tensor:

@@ -37,5 +37,8 @@ class AMSoftmaxHead(AngularHead):
         check_positive("margin", margin, at_most=2.0)
         self.margin = margin
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, margin={self.margin:g}"
+
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         return with_margin(cosine, labels, lambda c: c - self.margin)

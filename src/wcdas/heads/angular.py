@@ -23,6 +23,8 @@ class AngularHead(Head):
         scale_init: where a trainable s starts, above 1; by default at softplus(0) + 1 ≈ 1.69.
     """
 
+    fixed_scale: Tensor
+
     def __init__(
         self,
         in_features: int,
@@ -31,8 +33,9 @@ class AngularHead(Head):
         scale_init: float | None = None,
     ) -> None:
         super().__init__(in_features, num_classes)
-        if scale == "trainable":
-            self.w_scale = nn.Parameter(torch.tensor(_inverse_scale(scale_init)))
+        self.scale_is_trainable = scale == "trainable"
+        if self.scale_is_trainable:
+            self.w_scale = nn.Parameter(torch.tensor([_inverse_scale(scale_init)]))
         elif isinstance(scale, str):
             raise ValueError(f"scale is {scale!r}; expected 'trainable' or a number above 0")
         else:
@@ -42,14 +45,13 @@ class AngularHead(Head):
                     f"scale_init is {scale_init}, but scale is fixed at {scale}; "
                     "give scale='trainable' or leave scale_init out"
                 )
-            self.register_buffer("fixed_scale", torch.tensor(float(scale)))
+            self.register_buffer("fixed_scale", torch.tensor([float(scale)]), persistent=False)
 
     @property
     def scale(self) -> Tensor:
-        if "w_scale" in self._parameters:
-            return F.softplus(self.w_scale) + 1
-        fixed: Tensor = self.get_buffer("fixed_scale")
-        return fixed
+        """s, a tensor without dimensions."""
+        s = F.softplus(self.w_scale) + 1 if self.scale_is_trainable else self.fixed_scale
+        return s.squeeze(0)
 
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         """What the scale multiplies, as a function of cos θ."""
@@ -59,8 +61,9 @@ class AngularHead(Head):
         return self.scale.to(x.dtype) * self.similarity(self.cosine(x), labels)
 
     def extra_repr(self) -> str:
-        kind = "trainable" if "w_scale" in self._parameters else "fixed"
-        return f"{super().extra_repr()}, scale={self.scale.item():.4g} ({kind})"
+        return (
+            f"{super().extra_repr()}, scale={'trainable' if self.scale_is_trainable else 'fixed'}"
+        )
 
 
 def _inverse_scale(scale_init: float | None) -> float:

@@ -41,6 +41,9 @@ class ArcFaceHead(AngularHead):
         check_positive("margin", margin, at_most=math.pi)
         self.margin = margin
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, margin={self.margin:g}"
+
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         return with_margin(cosine, labels, self._shifted)
 

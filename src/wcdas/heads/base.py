@@ -1,6 +1,7 @@
 """What every head shares: features in, logits out, softmax cross-entropy on them."""
 
 import math
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from wcdas.checks import (
     check_from_zero,
     check_labels,
     check_reduction,
+    check_shares,
     check_soft_targets,
 )
 from wcdas.kernels.precision import full_precision, matmul, without_autocast
@@ -28,10 +30,10 @@ class Head(nn.Module):
     def __init__(self, in_features: int, num_classes: int) -> None:
         super().__init__()
         for name, value in (("in_features", in_features), ("num_classes", num_classes)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} is {value!r}; expected a whole number of at least 1")
-        self.in_features = in_features
-        self.num_classes = num_classes
+        self.in_features = int(in_features)
+        self.num_classes = int(num_classes)
         self.weight = nn.Parameter(torch.empty(num_classes, in_features))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # as nn.Linear does
 
@@ -52,7 +54,7 @@ class Head(nn.Module):
     def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:
         check_features(features, self.in_features)
         if labels is not None:
-            check_labels(labels, len(features), self.num_classes)
+            check_labels(labels, features.shape[0], self.num_classes)
             labels = labels.long()
         with without_autocast(features):
             return self.logits(full_precision(features), labels)
@@ -82,24 +84,25 @@ class Head(nn.Module):
         check_features(features, self.in_features)
         self._check_loss_options(features, sample_weight, label_smoothing, log_prior, reduction)
         with without_autocast(features):
-            x = full_precision(features)
+            x, batch = full_precision(features), features.shape[0]
             if log_prior is not None:
                 log_prior = log_prior.to(x)
             if isinstance(target, MixedLabels):
-                check_labels(target.first, len(x), self.num_classes)
-                check_labels(target.second, len(x), self.num_classes)
+                check_labels(target.first, batch, self.num_classes)
+                check_labels(target.second, batch, self.num_classes)
+                check_shares(target.lam, batch)
                 first = self.losses(x, target.first.long(), label_smoothing, log_prior)
                 second = self.losses(x, target.second.long(), label_smoothing, log_prior)
                 losses = target.lam * first + (1 - target.lam) * second
             elif target.is_floating_point():
-                check_soft_targets(target, len(x), self.num_classes)
+                check_soft_targets(target, batch, self.num_classes)
                 logits = self.logits(x, None)
                 losses = _cross_entropy(logits, target.to(x), label_smoothing, log_prior)
             else:
-                check_labels(target, len(x), self.num_classes)
+                check_labels(target, batch, self.num_classes)
                 losses = self.losses(x, target.long(), label_smoothing, log_prior)
             if sample_weight is not None:
-                losses = losses * sample_weight
+                losses = losses * sample_weight.to(losses)
         return reduced(losses, reduction)
 
     def _check_loss_options(
@@ -110,9 +113,10 @@ class Head(nn.Module):
         log_prior: Tensor | None,
         reduction: str,
     ) -> None:
-        if sample_weight is not None and sample_weight.shape != (len(features),):
+        batch = features.shape[0]
+        if sample_weight is not None and sample_weight.shape != (batch,):
             raise ValueError(
-                f"sample_weight has shape {tuple(sample_weight.shape)}; expected ({len(features)},)"
+                f"sample_weight has shape {tuple(sample_weight.shape)}; expected ({batch},)"
             )
         if log_prior is not None and log_prior.shape != (self.num_classes,):
             raise ValueError(

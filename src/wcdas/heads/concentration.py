@@ -1,5 +1,6 @@
 """Heads that give each class a trainable concentration ρ = σ(w_ρ)."""
 
+import math
 from typing import Literal
 
 import torch
@@ -40,6 +41,8 @@ class ConcentrationHead(AngularHead):
             nn.init.xavier_normal_(w_rho)
         elif isinstance(init, str):
             raise unknown("init", init, ("he", "xavier"))
+        elif not math.isfinite(init):
+            raise ValueError(f"init is {init}; expected a finite number, 'he' or 'xavier'")
         else:
             nn.init.constant_(w_rho, init)
         self.w_rho = nn.Parameter(w_rho.squeeze(0))

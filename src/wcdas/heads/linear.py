@@ -1,6 +1,7 @@
 """The plain linear classifier."""
 
 import math
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -31,3 +32,18 @@ class LinearHead(Head):
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.linear(x, self.class_weight(x.dtype), bias)
+
+
+T = TypeVar("T", bound=LinearHead)
+
+
+def copy_linear(linear: LinearHead | nn.Linear, head: T) -> T:
+    """Give a head the weights of a trained classifier, as its logits use them."""
+    weight = linear.weight
+    if isinstance(linear, LinearHead):
+        weight = linear.class_weight(weight.dtype)
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        if linear.bias is not None:
+            head.bias.copy_(linear.bias)
+    return head.to(linear.weight.device)

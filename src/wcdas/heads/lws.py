@@ -5,7 +5,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from wcdas.heads.linear import LinearHead
+from wcdas.heads.linear import LinearHead, copy_linear
 
 
 class LWSHead(LinearHead):
@@ -34,8 +34,7 @@ class LWSHead(LinearHead):
         """The head for the weights of a trained classifier."""
         num_classes, in_features = linear.weight.shape
         head = cls(in_features, num_classes, bias=linear.bias is not None)
-        head.load_state_dict(linear.state_dict(), strict=False)
-        return head.to(linear.weight.device)
+        return copy_linear(linear, head)
 
     def class_weight(self, dtype: torch.dtype) -> Tensor:
         return self.class_scale.to(dtype).unsqueeze(1) * self.weight.to(dtype)

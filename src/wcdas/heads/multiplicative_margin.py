@@ -30,6 +30,9 @@ class MultiplicativeMarginHead(Head):
         self.margin = margin
         self.register_buffer("annealing", torch.tensor(0.0))
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, margin={self.margin}"
+
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         annealing = self.annealing.to(cosine.dtype)
         return with_margin(

@@ -27,6 +27,8 @@ class TvMFHead(AngularHead):
         >>> logits = TvMFHead(in_features=64, num_classes=100)(torch.randn(8, 64))
     """
 
+    fixed_kappa: Tensor
+
     def __init__(
         self,
         in_features: int,
@@ -38,19 +40,18 @@ class TvMFHead(AngularHead):
     ) -> None:
         super().__init__(in_features, num_classes, scale, scale_init)
         check_positive("kappa", kappa)
+        self.kappa_is_trainable = trainable
         if trainable:
             w_kappa = kappa + math.log(-math.expm1(-kappa))
             self.w_kappa = nn.Parameter(torch.full((num_classes,), w_kappa))
         else:
-            self.register_buffer("fixed_kappa", torch.full((num_classes,), float(kappa)))
+            fixed = torch.full((num_classes,), float(kappa))
+            self.register_buffer("fixed_kappa", fixed, persistent=False)
 
     @property
     def concentration(self) -> Tensor:
         """κ of every class."""
-        if "w_kappa" in self._parameters:
-            return F.softplus(self.w_kappa)
-        fixed: Tensor = self.get_buffer("fixed_kappa")
-        return fixed
+        return F.softplus(self.w_kappa) if self.kappa_is_trainable else self.fixed_kappa
 
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         kappa = self.concentration.to(cosine.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.checks import check_from_zero
-from wcdas.heads.linear import LinearHead
+from wcdas.heads.linear import LinearHead, copy_linear
 
 
 class TauNormHead(LinearHead):
@@ -42,8 +42,7 @@ class TauNormHead(LinearHead):
         """The head for the weights of a trained classifier."""
         num_classes, in_features = linear.weight.shape
         head = cls(in_features, num_classes, tau, bias=linear.bias is not None)
-        head.load_state_dict(linear.state_dict(), strict=False)
-        return head.to(linear.weight.device)
+        return copy_linear(linear, head)
 
     def class_weight(self, dtype: torch.dtype) -> Tensor:
         weight = self.weight.to(dtype)

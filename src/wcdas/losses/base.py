@@ -7,6 +7,7 @@ from wcdas.checks import (
     check_from_zero,
     check_labels,
     check_reduction,
+    check_shares,
     check_soft_targets,
     values_are_readable,
 )
@@ -37,6 +38,7 @@ class ClassificationLoss(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor | MixedLabels) -> Tensor:
         check_logits(logits, self.num_classes)
         if isinstance(labels, MixedLabels):
+            check_shares(labels.lam, logits.shape[0])
             first, second = self._each(logits, labels.first), self._each(logits, labels.second)
             return reduced(labels.lam * first + (1 - labels.lam) * second, self.reduction)
         return reduced(self._each(logits, labels), self.reduction)

@@ -19,7 +19,7 @@ class CenterLoss(nn.Module):
     Y. Wen, K. Zhang, Z. Li, Y. Qiao, 2016, "A Discriminative Feature Learning Approach for Deep
     Face Recognition", ECCV.
 
-    >>> loss = CenterLoss(num_classes=2, in_features=2, weight=1.0)
+    >>> loss = CenterLoss(in_features=2, num_classes=2, weight=1.0)
     >>> loss(torch.tensor([[3.0, 4.0]]), torch.tensor([1])).item()
     12.5
     >>> loss.centers.tolist()
@@ -30,8 +30,8 @@ class CenterLoss(nn.Module):
 
     def __init__(
         self,
-        num_classes: int,
         in_features: int,
+        num_classes: int,
         weight: float = 0.003,
         alpha: float = 0.5,
         reduction: str = "mean",

@@ -50,7 +50,9 @@ class ClassBalancedLoss(FocalLoss):
         super().__init__(gamma, label_smoothing=label_smoothing, reduction=reduction)
         counts = as_class_counts(class_counts, needed_by="class-balanced")
         self.num_classes = len(counts)
-        self.register_buffer("class_weights", class_balanced_weights(counts, beta))
+        self.register_buffer(
+            "class_weights", class_balanced_weights(counts, beta), persistent=False
+        )
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         w = self.class_weights.to(logits.dtype)

@@ -46,7 +46,7 @@ class EqualizationLoss(ClassificationLoss):
         n = as_class_counts(class_counts, needed_by="equalization")
         self.num_classes = len(n)
         self.gamma = gamma
-        self.register_buffer("is_rare", n / n.sum() < threshold)
+        self.register_buffer("is_rare", n / n.sum() < threshold, persistent=False)
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.training:

@@ -50,8 +50,8 @@ class LDAMLoss(ClassificationLoss):
         weights = torch.ones_like(n) if beta is None else class_balanced_weights(n, beta)
         self.num_classes = len(n)
         self.scale = scale
-        self.register_buffer("margins", max_margin * (n.min() / n) ** 0.25)
-        self.register_buffer("class_weights", weights)
+        self.register_buffer("margins", max_margin * (n.min() / n) ** 0.25, persistent=False)
+        self.register_buffer("class_weights", weights, persistent=False)
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         margins, w = self.margins.to(logits.dtype), self.class_weights.to(logits.dtype)

@@ -36,7 +36,7 @@ class LogitAdjustmentLoss(ClassificationLoss):
         n = as_class_counts(class_counts, needed_by="logit adjustment")
         self.num_classes = len(n)
         self.tau = tau
-        self.register_buffer("log_prior", (n / n.sum()).log())
+        self.register_buffer("log_prior", (n / n.sum()).log(), persistent=False)
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         adjusted = logits + self.tau * self.log_prior.to(logits.dtype)
