@@ -1,0 +1,93 @@
+"""Backbones: images → features."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+
+from wcdas.backbones.base import Backbone
+from wcdas.backbones.identity import Identity
+from wcdas.backbones.pretrained import WeightsUnavailable
+from wcdas.backbones.resnet10 import ResNet10
+from wcdas.backbones.resnet32 import ResNet32
+from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone
+from wcdas.backbones.weights import load_weights
+from wcdas.errors import InputError
+
+BACKBONES: dict[str, Callable[[int], Backbone]] = {
+    "resnet32": ResNet32,
+    "resnet10": ResNet10,
+    "identity": Identity,
+}
+# A few of timm's; `create_backbone` takes every name of `timm.list_models()`.
+COMMON_TIMM = [
+    "resnet18",
+    "resnet50",
+    "resnext50",
+    "resnet101",
+    "resnet152",
+    "efficientnet_b0",
+    "convnext_tiny",
+    "vit_small_patch16_224",
+    "vit_base_patch16_224",
+    "swin_tiny_patch4_window7_224",
+]
+
+
+def create_backbone(
+    name: str, *, channels: int = 3, input_size: int = 32, weights: str | Path | None = None
+) -> Backbone:
+    """Build a backbone by name: one of `list_backbones()` or any model of timm.
+
+    Args:
+        name: `resnet32`, `resnet10`, `identity` (precomputed features) or a name of timm.
+        channels: of the images; for `identity` the length of a feature vector.
+        input_size: side of the images in pixels; only models of a fixed size look at it.
+        weights: None (from scratch), "pretrained" (timm's, from the cache or the Hub) or a
+            `.safetensors` or `.pth` file of the same backbone, with or without a classifier.
+
+    Raises:
+        WeightsUnavailable: pretrained weights are neither in the cache nor at a Hub that answers
+            within 5 s.
+
+    Example:
+        >>> backbone = create_backbone("resnet32", channels=1)
+        >>> backbone.num_features
+        64
+    """
+    if channels < 1 or (input_size < 1 and name != "identity"):
+        raise InputError(
+            f"backbone {name!r} got {channels} channels of {input_size} pixels; "
+            "expected at least 1 of each"
+        )
+    if name not in BACKBONES:
+        check_timm_name(name)
+        return TimmBackbone(name, channels, input_size, weights)
+    backbone = BACKBONES[name](channels)
+    if weights == "pretrained":
+        raise WeightsUnavailable(
+            f"there are no pretrained weights of {name!r}; train from scratch, give a file with "
+            "backbone.weights or choose a backbone of timm"
+        )
+    if weights is not None:
+        load_weights(backbone, Path(weights))
+    return backbone
+
+
+def check_timm_name(name: str) -> None:
+    import timm
+
+    # timm also builds from addresses ("hf-hub:…", "local-dir:…"), which are not names.
+    known = [*BACKBONES, *ALIASES, *timm.list_models(include_tags="." in name)]
+    if name in known:
+        return
+    near = get_close_matches(name.lower().replace("-", "_"), known, n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `list_backbones()`"
+    raise InputError(f"unknown backbone {name!r}; {hint}")
+
+
+def list_backbones() -> list[str]:
+    """The backbones of this package and the common ones of timm, which has many more."""
+    return [*BACKBONES, *COMMON_TIMM]
+
+
+__all__ = ["Backbone", "WeightsUnavailable", "create_backbone", "list_backbones"]

@@ -1,0 +1,25 @@
+"""No backbone: the data are features already."""
+
+from torch import Tensor
+
+from wcdas.backbones.base import Backbone
+
+
+class Identity(Backbone):
+    """Hands precomputed feature vectors (B, num_features) on as they are.
+
+    Example:
+        >>> import torch
+        >>> Identity(channels=512)(torch.ones(4, 512)).shape
+        torch.Size([4, 512])
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.num_features = channels
+
+    def forward_map(self, x: Tensor) -> Tensor:
+        return x
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        return feature_map

@@ -1,0 +1,31 @@
+"""Evaluation: logits and labels → numbers, and corrections after training."""
+
+from wcdas.evaluation.calibration import (
+    expected_calibration_error,
+    fit_temperature,
+    reliability_bins,
+)
+from wcdas.evaluation.metrics import evaluate
+from wcdas.evaluation.posthoc import (
+    adjust_logits,
+    choose,
+    max_norm,
+    read_prior,
+    shift_prior,
+    tau_normalise,
+)
+from wcdas.evaluation.table import result_table
+
+__all__ = [
+    "adjust_logits",
+    "choose",
+    "evaluate",
+    "expected_calibration_error",
+    "fit_temperature",
+    "max_norm",
+    "read_prior",
+    "reliability_bins",
+    "result_table",
+    "shift_prior",
+    "tau_normalise",
+]

@@ -1,0 +1,126 @@
+"""How good a classifier is on a test set, for every class and for all of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcdas.data.profile import groups
+from wcdas.errors import InputError
+from wcdas.evaluation.calibration import expected_calibration_error
+from wcdas.evaluation.predictions import predictions
+
+
+def evaluate(
+    logits: Tensor,
+    labels: Tensor,
+    class_counts: Sequence[int] | Tensor,
+    class_names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """The metrics of a test set, ready for JSON; None where there is nothing to measure.
+
+    Groups, balanced accuracy and macro F1 are means over the classes with test images. On an
+    imbalanced test set balanced accuracy is the headline, else top-1, which equals it there.
+
+    Args:
+        logits: (images, classes).
+        labels: the true classes (images,).
+        class_counts: training images per class, which put it in many, medium or few.
+        class_names: what the per-class rows call the classes; their numbers without it.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+        >>> metrics = evaluate(logits, torch.tensor([0, 1, 1]), class_counts=[200, 10])
+        >>> metrics["many"], metrics["medium"], metrics["few"], metrics["headline"]
+        (1.0, None, 0.5, 'balanced_accuracy')
+    """
+    n_classes = logits.shape[-1]
+    class_counts = torch.as_tensor(class_counts).cpu()
+    if class_counts.shape != (n_classes,):
+        raise InputError(
+            f"class_counts have shape {tuple(class_counts.shape)}; expected ({n_classes},)"
+        )
+    if class_names is not None and len(class_names) != n_classes:
+        raise InputError(f"{len(class_names)} class names for {n_classes} classes")
+    p = predictions(logits, labels)
+    labels = labels.cpu().long()
+    correct = p.rank == 0
+
+    hits = torch.bincount(labels[correct], minlength=n_classes).double()
+    tested = torch.bincount(labels, minlength=n_classes)
+    predicted = torch.bincount(p.predicted, minlength=n_classes)
+    recall, precision, f1 = hits / tested, hits / predicted, 2 * hits / (tested + predicted)
+
+    present = tested > 0
+    balanced = bool(present.any()) and len(tested[present].unique()) == 1
+    pairs, numbers = torch.unique(labels * n_classes + p.predicted, return_counts=True)
+    confusion = torch.stack([pairs // n_classes, pairs % n_classes, numbers], dim=1)
+    members = groups(class_counts)
+    return {
+        "test_images": len(labels),
+        "headline": "top1" if balanced else "balanced_accuracy",
+        "test_is_balanced": balanced,
+        "top1": mean(correct),
+        "top5": mean(p.rank < min(5, n_classes)),
+        "balanced_accuracy": mean(recall[present]),
+        **{name: mean(recall[mask & present]) for name, mask in members.items()},
+        "group_classes": {name: int(mask.sum()) for name, mask in members.items()},
+        "macro_f1": mean(f1[present]),
+        "ece": expected_calibration_error(p.confidence, correct) if len(labels) else None,
+        "nll": mean(p.nll),
+        "never_predicted": int((present & (predicted == 0)).sum()),
+        "per_class": per_class(
+            class_names or range(n_classes),
+            class_counts,
+            tested,
+            recall,
+            precision,
+            f1.where(present, torch.nan),
+            most_confused(confusion, n_classes),
+        ),
+        "confusion": confusion.tolist(),
+    }
+
+
+def mean(values: Tensor) -> float | None:
+    return float(values.double().mean()) if len(values) else None
+
+
+def most_confused(confusion: Tensor, n_classes: int) -> list[int | None]:
+    """For each class the wrong class its images are most often taken for."""
+    wrong = confusion[confusion[:, 0] != confusion[:, 1]]
+    result: list[int | None] = [None] * n_classes
+    # From rare to frequent, so that the most frequent is written last; ties go to the lower class.
+    for true, predicted, _ in wrong.flip(0)[wrong.flip(0)[:, 2].argsort(stable=True)].tolist():
+        result[true] = predicted
+    return result
+
+
+def per_class(
+    names: Sequence[Any],
+    class_counts: Tensor,
+    tested: Tensor,
+    recall: Tensor,
+    precision: Tensor,
+    f1: Tensor,
+    confused: list[int | None],
+) -> list[dict[str, Any]]:
+    columns = (class_counts, tested, recall, precision, f1)
+    rows = zip(names, *(column.tolist() for column in columns), confused, strict=True)
+    return [
+        {
+            "class": name,
+            "train_images": train_images,
+            "test_images": test_images,
+            "accuracy": none_if_nan(accuracy),
+            "precision": none_if_nan(right),
+            "f1": none_if_nan(score),
+            "most_confused_with": None if other is None else names[other],
+        }
+        for name, train_images, test_images, accuracy, right, score, other in rows
+    ]
+
+
+def none_if_nan(value: float) -> float | None:
+    return None if value != value else value

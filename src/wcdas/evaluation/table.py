@@ -1,0 +1,45 @@
+"""The result table as plain text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+GROUPS = {"many": "many (> 100)", "medium": "medium (20–100)", "few": "few (< 20)"}
+
+
+def percent(value: float | None) -> str:
+    """56.7 for 0.567, – for a group without classes."""
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Accuracy in percent by group: a column for each named result of `evaluate`.
+
+    "all" is the headline: top-1, or balanced accuracy on an imbalanced test set.
+
+    Example:
+        >>> groups = {"many": 0.9, "medium": None, "few": 0.4}
+        >>> metrics = groups | {"headline": "top1", "top1": 0.65}
+        >>> print(result_table({"linear": metrics, "wcdas": metrics}))
+        training images  linear  wcdas
+        many (> 100)       90.0   90.0
+        medium (20–100)       –      –
+        few (< 20)         40.0   40.0
+        all                65.0   65.0
+    """
+    headlines = {metrics["headline"] for metrics in results.values()}
+    everything = "all (balanced)" if headlines == {"balanced_accuracy"} else "all"
+    rows = [["training images", *results]]
+    for group, label in GROUPS.items():
+        rows.append([label, *(percent(metrics[group]) for metrics in results.values())])
+    rows.append([everything, *(percent(m[m["headline"]]) for m in results.values())])
+
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    )

@@ -1,0 +1,102 @@
+"""Backbones by name."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from wcdas.backbones import create_backbone, list_backbones
+from wcdas.errors import InputError
+
+
+def test_identity_hands_features_on():
+    backbone = create_backbone("identity", channels=512, input_size=0)
+    features = torch.randn(3, 512)
+    assert backbone.num_features == 512
+    assert backbone(features) is features
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("resnet18", 32),
+        ("resnet18.a1_in1k", 32),
+        ("mobilenetv3_small_050", 32),  # its classifier reads more features than the map has
+        ("vit_tiny_patch16_224", 32),  # a fixed size, tokens instead of a map
+        ("convnext_atto", 32),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_timm_models(name, size, channels):
+    backbone = create_backbone(name, channels=channels, input_size=size).eval()
+    images = torch.randn(2, channels, size, size)
+    features = backbone(images)
+    assert features.shape == (2, backbone.num_features)
+    torch.testing.assert_close(features, backbone.network(images))
+    torch.testing.assert_close(features, backbone.pool(backbone.forward_map(images)))
+    assert backbone.mean is None
+    assert backbone.std is None
+
+
+def test_resnext50_is_an_alias():
+    import timm
+
+    ours = create_backbone("resnext50").network.state_dict()
+    theirs = timm.create_model("resnext50_32x4d", num_classes=0).state_dict()
+    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
+
+
+def test_every_listed_name_is_known_to_someone():
+    import timm
+
+    names = list_backbones()
+    assert names[:3] == ["resnet32", "resnet10", "identity"]
+    assert len(set(names)) == len(names)
+    assert set(names[3:]) - {"resnext50"} <= set(timm.list_models())
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [
+        ("resnet_32", "'resnet32'"),
+        ("ResNet-50", "'resnet50'"),
+        ("efficientnet0", "'efficientnet_b0'"),
+        ("resnet50.a1_in1q", "'resnet50.a1_in1k'"),
+        ("hf-hub:timm/resnet18", "list_backbones"),
+        ("local-dir:/tmp", "list_backbones"),
+        ("", "list_backbones"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(given, near):
+    with pytest.raises(InputError, match=f"unknown backbone '{given}'") as error:
+        create_backbone(given)
+    assert near in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "size"),
+    [
+        ("resnet32", 0, 32),
+        ("resnet32", 3, 0),
+        ("vit_tiny_patch16_224", 3, 8),
+        ("inception_v3", 3, 32),
+    ],
+)
+def test_impossible_sizes_are_one_line(name, channels, size):
+    with pytest.raises(InputError, match=f"'{name}'.* {channels} channels of {size} pix") as error:
+        create_backbone(name, channels=channels, input_size=size)
+    assert "\n" not in str(error.value)
+
+
+def test_building_leaves_the_network_ready_to_train():
+    torch.manual_seed(0)
+    network = create_backbone("resnet18").network
+    assert network.training
+    assert not network.bn1.running_mean.any(), "building it has counted as a batch"
+
+
+def test_importing_the_package_does_not_import_timm():
+    code = "import sys, wcdas.backbones; sys.exit('timm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

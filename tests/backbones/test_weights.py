@@ -1,0 +1,135 @@
+"""Weights from files, of one's own or of others."""
+
+import os
+import pickle
+
+import pytest
+import safetensors.torch
+import timm
+import torch
+
+from wcdas.backbones import create_backbone
+from wcdas.errors import InputError
+
+
+def save(state, path):
+    if path.suffix == ".safetensors":
+        safetensors.torch.save_file(state, path)
+    else:
+        torch.save(state, path)
+    return path
+
+
+def refused(name, path, **options):
+    with pytest.raises(InputError) as error:
+        create_backbone(name, weights=path, **options)
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    torch.manual_seed(0)
+    return timm.create_model("resnet18", num_classes=7).eval()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_a_classifier_of_timm(tmp_path, classifier, suffix):
+    path = save(classifier.state_dict(), tmp_path / f"w{suffix}")
+    backbone = create_backbone("resnet18", weights=path).eval()
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(
+        backbone.forward_map(images), classifier.forward_features(images), rtol=0, atol=0
+    )
+    assert backbone.mean == (0.485, 0.456, 0.406)
+    assert backbone.std == (0.229, 0.224, 0.225)
+
+
+@pytest.mark.parametrize("name", ["resnet32", "resnet10", "resnet18"])
+def test_the_model_of_a_run(tmp_path, name):
+    """Backbone and head in one file, as training saves them."""
+    trained = create_backbone(name)
+    state = {f"backbone.{k}": v for k, v in trained.state_dict().items()}
+    path = save(state | {"head.weight": torch.ones(5, 64)}, tmp_path / "model.safetensors")
+    loaded = create_backbone(name, weights=str(path)).state_dict()
+    assert all(torch.equal(loaded[k], v) for k, v in trained.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: {"state_dict": state, "epoch": 3},
+        lambda state: {"model": state},
+        lambda state: {f"module.{k}": v for k, v in state.items()},
+        lambda state: {k: v for k, v in state.items() if "num_batches" not in k},
+    ],
+    ids=["state_dict", "model", "ddp", "old"],
+)
+def test_files_as_other_trainers_write_them(tmp_path, wrap):
+    trained = create_backbone("resnet32")
+    linear = {"linear.weight": torch.ones(10, 64), "linear.bias": torch.ones(10)}
+    path = save(wrap(trained.state_dict() | linear), tmp_path / "w.pth")
+    loaded = create_backbone("resnet32", weights=path)
+    assert torch.equal(loaded.stage3[4].conv2.weight, trained.stage3[4].conv2.weight)
+
+
+def test_filters_of_three_channels_serve_one(tmp_path, classifier):
+    path = save(classifier.state_dict(), tmp_path / "w.safetensors")
+    grey = create_backbone("resnet18", channels=1, weights=path).eval()
+    images = torch.rand(2, 1, 32, 32)
+    expected = classifier.forward_features(images.expand(-1, 3, -1, -1))
+    torch.testing.assert_close(grey.forward_map(images), expected)
+    assert grey.mean == pytest.approx([(0.485 + 0.456 + 0.406) / 3])
+
+
+def test_another_backbone_is_named(tmp_path):
+    path = save(create_backbone("resnet32").state_dict(), tmp_path / "w.safetensors")
+    message = refused("resnet10", path)
+    assert "layer1.0.conv1.weight is missing" in message
+    assert message.count("missing") == 3
+    assert "more; choose the backbone" in message
+
+
+def test_shapes_and_names_that_do_not_fit(tmp_path):
+    state = create_backbone("resnet32").state_dict()
+    state["conv1.weight"] = torch.zeros(16, 1, 3, 3)
+    state["stranger"] = torch.zeros(1)
+    message = refused("resnet32", save(state, tmp_path / "w.safetensors"))
+    assert "conv1.weight is (16, 1, 3, 3), expected (16, 3, 3, 3)" in message
+    assert "stranger is unknown" in message
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_code_in_a_pickle_is_never_run(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    for name, write in {"zip.pth": torch.save, "raw.pth": pickle_to}.items():
+        path = tmp_path / name
+        write({"conv1.weight": Bomb()}, path)
+        assert "never run" in refused("resnet32", path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def pickle_to(thing, path):
+    path.write_bytes(pickle.dumps(thing))
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+@pytest.mark.parametrize("length", [0, 5, 1000])
+def test_torn_files(tmp_path, suffix, length):
+    whole = save(create_backbone("resnet32").state_dict(), tmp_path / f"whole{suffix}")
+    torn = tmp_path / f"torn{suffix}"
+    torn.write_bytes(whole.read_bytes()[:length])
+    refused("resnet32", torn)
+
+
+def test_files_of_another_kind(tmp_path):
+    assert "does not exist" in refused("resnet32", tmp_path / "nothing.safetensors")
+    (tmp_path / "w.npz").write_bytes(b"x")
+    assert "not a .safetensors or .pth" in refused("resnet32", tmp_path / "w.npz")
+    torch.save([1, 2], tmp_path / "list.pth")
+    assert "no state_dict" in refused("resnet32", tmp_path / "list.pth")
