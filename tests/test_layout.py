@@ -9,8 +9,21 @@ import wcdas
 
 ROOT = Path(wcdas.__file__).parent
 SHARED = ["names", "errors", "checks", "targets"]
-FOLDERS = ["circular", "kernels", "heads", "losses"]
-ORDER = SHARED + FOLDERS
+FOLDERS = [
+    "circular",
+    "data",
+    "backbones",
+    "kernels",
+    "heads",
+    "losses",
+    "evaluation",
+    "training",
+    "methods",
+    "recipes",
+    "deploy",
+]
+ABOVE_ALL = ["listing", "api", "cli"]
+ORDER = SHARED + FOLDERS + ABOVE_ALL
 
 
 def imported_folders(path: Path) -> set[str]:

@@ -7,3 +7,7 @@ class InputError(ValueError):
 
 class WorkError(RuntimeError):
     """The work failed; what was done is kept. One line that says where and what to do."""
+
+
+class InterruptedRunError(WorkError):
+    """The user stopped the run; a checkpoint was written."""

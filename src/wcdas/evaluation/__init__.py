@@ -14,11 +14,12 @@ from wcdas.evaluation.posthoc import (
     shift_prior,
     tau_normalise,
 )
-from wcdas.evaluation.table import result_table
+from wcdas.evaluation.table import class_table, result_table
 
 __all__ = [
     "adjust_logits",
     "choose",
+    "class_table",
     "evaluate",
     "expected_calibration_error",
     "fit_temperature",

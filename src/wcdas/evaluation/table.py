@@ -1,6 +1,6 @@
-"""The result table as plain text."""
+"""Result tables as plain text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 GROUPS = {"many": "many (> 100)", "medium": "medium (20–100)", "few": "few (< 20)"}
@@ -42,4 +42,20 @@ def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
             ]
         )
         for row in rows
+    )
+
+
+def class_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for every class, the least accurate first."""
+    order = sorted(rows, key=lambda row: (row["accuracy"] is None, row["accuracy"], row["class"]))
+    lines = [["class", "train", "test", "accuracy", "most taken for"]]
+    for row in order:
+        counts = (str(row["train_images"]), str(row["test_images"]))
+        confused = row["most_confused_with"]
+        lines.append([str(row["class"]), *counts, percent(row["accuracy"]), str(confused or "")])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        f"{name:<{widths[0]}}  {train:>{widths[1]}}  {test:>{widths[2]}}  "
+        f"{accuracy:>{widths[3]}}  {confused}".rstrip()
+        for name, train, test, accuracy, confused in lines
     )

@@ -1,0 +1,188 @@
+"""What a dataset is: two splits, the names of the classes, and facts worth recording.
+
+A split holds its images as one tensor (`ArrayImages`), as pictures decoded one at a time when
+asked for (`StoredImages`: files or encoded bytes), or no images at all but features
+(`FeatureVectors`).
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from wcdas.data.decode import open_image
+
+
+class Split:
+    """Samples and their labels, int64 (N,) on the CPU."""
+
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def name(self, index: int) -> str:
+        """What a report calls the sample."""
+        raise NotImplementedError
+
+    def contents(self) -> Iterator[bytes | memoryview]:
+        """What the fingerprint is taken over, beside the labels."""
+        raise NotImplementedError
+
+    def subset(self, indices: Tensor) -> "Split":
+        """Some of the samples, in the order given."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayImages(Split):
+    """Images of one size in one tensor: uint8 (N, C, H, W) on the CPU."""
+
+    pixels: Tensor
+    labels: Tensor
+    prefix: str
+
+    def name(self, index: int) -> str:
+        return f"{self.prefix}/{index}"
+
+    def contents(self) -> Iterator[bytes | memoryview]:
+        yield repr(tuple(self.pixels.shape)).encode()
+        yield self.pixels.contiguous().numpy().data
+
+    def subset(self, indices: Tensor) -> "ArrayImages":
+        return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
+
+
+class StoredImages(Split):
+    """Images that are decoded one at a time, each in its own size."""
+
+    channels: int
+
+    def load(self, index: int) -> Image.Image:
+        """The image upright, in mode L (one channel) or RGB (three)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class FileImages(StoredImages):
+    """Image files, named by their paths relative to a root."""
+
+    root: Path
+    paths: list[str]
+    labels: Tensor
+    channels: int
+
+    def name(self, index: int) -> str:
+        return self.paths[index]
+
+    def load(self, index: int) -> Image.Image:
+        return open_image(self.root / self.paths[index], self.channels)
+
+    def contents(self) -> Iterator[bytes | memoryview]:
+        for path in self.paths:
+            yield os.fsencode(f"{path}\0{(self.root / path).stat().st_size}")
+
+    def subset(self, indices: Tensor) -> "FileImages":
+        paths = [self.paths[i] for i in indices.tolist()]
+        return replace(self, paths=paths, labels=self.labels[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class BytesImages(StoredImages):
+    """Encoded images (JPEG, PNG, …) held in memory, as Parquet files store them."""
+
+    encoded: list[bytes]
+    labels: Tensor
+    channels: int
+    prefix: str
+
+    def name(self, index: int) -> str:
+        return f"{self.prefix}/{index}"
+
+    def load(self, index: int) -> Image.Image:
+        return open_image(self.encoded[index], self.channels, name=self.name(index))
+
+    def contents(self) -> Iterator[bytes | memoryview]:
+        yield from self.encoded
+
+    def subset(self, indices: Tensor) -> "BytesImages":
+        encoded = [self.encoded[i] for i in indices.tolist()]
+        return replace(self, encoded=encoded, labels=self.labels[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureVectors(Split):
+    """Precomputed features: float32 (N, d) on the CPU."""
+
+    vectors: Tensor
+    labels: Tensor
+    prefix: str
+
+    def name(self, index: int) -> str:
+        return f"{self.prefix}/{index}"
+
+    def contents(self) -> Iterator[bytes | memoryview]:
+        yield repr(tuple(self.vectors.shape)).encode()
+        yield self.vectors.contiguous().numpy().data
+
+    def subset(self, indices: Tensor) -> "FeatureVectors":
+        return replace(self, vectors=self.vectors[indices], labels=self.labels[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training and a test split over the same classes.
+
+    `input_size` is the side length to train at (0 for features), `channels` 1 or 3 (features: the
+    length of a vector), `augment_flip` whether a mirrored image is still of its class.
+    `description` holds facts for `run.toml`; `warnings` are lines to print once.
+    """
+
+    name: str
+    class_names: list[str]
+    train: Split
+    test: Split
+    input_size: int
+    channels: int
+    augment_flip: bool
+    fingerprint: str
+    description: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def class_counts(self) -> Tensor:
+        """Training images of each class, int64 (C,)."""
+        return torch.bincount(self.train.labels, minlength=self.num_classes)
+
+    @property
+    def test_counts(self) -> Tensor:
+        """Test images of each class, int64 (C,)."""
+        return torch.bincount(self.test.labels, minlength=self.num_classes)
+
+
+def fingerprint(class_names: Sequence[str], *splits: Split) -> str:
+    """SHA-256 over the class names and, for every split, its labels and contents."""
+    digest = hashlib.sha256()
+
+    def add(part: bytes | memoryview) -> None:
+        digest.update(memoryview(part).nbytes.to_bytes(8, "little"))
+        digest.update(part)
+
+    for name in class_names:
+        add(os.fsencode(name))
+    for split in splits:
+        add(type(split).__name__.encode())
+        add(split.labels.contiguous().numpy().data)
+        for part in split.contents():
+            add(part)
+    return digest.hexdigest()

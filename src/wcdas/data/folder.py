@@ -1,0 +1,130 @@
+"""A folder of class folders, with `train/` and `test/` (or `val/`) above them or without.
+
+Images lie anywhere below their class folder. Hidden files are ignored, files that are no pictures
+by their extension are counted in a warning, and so are class folders without any image, which are
+dropped.
+"""
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from wcdas.data.classes import check_class_names, natural, read_class_names, some
+from wcdas.data.dataset import Dataset
+from wcdas.data.decode import extensions
+from wcdas.data.files import dataset_of_files
+from wcdas.errors import InputError
+
+TEST_FOLDERS = ("test", "val", "valid", "validation")
+
+
+def open_folder(
+    folder: Path, *, classes: Path | None = None, skip_bad: bool = False, seed: int = 0
+) -> Dataset:
+    """The images of a folder, by class."""
+    train_folder, test_folder = split_folders(folder)
+    train, others = scan(train_folder)
+    test, more = scan(test_folder) if test_folder else ({}, 0)
+    class_names = _class_names(folder, train, test, classes)
+    warnings = []
+    if others + more:
+        warnings.append(f"files that are not images, ignored ({others + more}) in {folder}")
+    empty = [name for name in train if not train[name] and not test.get(name)]
+    if empty:
+        warnings.append(f"class folders without images, dropped ({len(empty)}): {some(empty)}")
+    number = {name: i for i, name in enumerate(class_names)}
+    return dataset_of_files(
+        str(folder),
+        folder,
+        class_names,
+        _listed(train, number, folder),
+        _listed(test, number, folder) if test_folder else None,
+        skip_bad=skip_bad,
+        seed=seed,
+        description={
+            "source": "folder",
+            "train": train_folder.name,
+            **({"test": test_folder.name} if test_folder else {}),
+        },
+        warnings=warnings,
+    )
+
+
+def split_folders(folder: Path) -> tuple[Path, Path | None]:
+    """The folders of class folders for training and, if there is one, for the test."""
+    inside = {entry.name.lower(): entry for entry in _subfolders(folder)}
+    train = inside.get("train")
+    if train is None or not any(_subfolders(train)):
+        return folder, None
+    tests = [inside[name] for name in TEST_FOLDERS if name in inside]
+    return train, tests[0] if tests else None
+
+
+def scan(folder: Path) -> tuple[dict[str, list[Path]], int]:
+    """The images of every class folder in natural order, and how many files are no images."""
+    found: dict[str, list[Path]] = {}
+    others = 0
+    for class_folder in _subfolders(folder):
+        images = []
+        for place, folders, names in os.walk(class_folder):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for name in names:
+                if name.startswith("."):
+                    continue
+                if Path(name).suffix.lower() in extensions():
+                    images.append(Path(place, name))
+                else:
+                    others += 1
+        found[class_folder.name] = sorted(images, key=lambda path: natural(str(path)))
+    return found, others
+
+
+def _class_names(
+    folder: Path,
+    train: dict[str, list[Path]],
+    test: dict[str, list[Path]],
+    classes: Path | None,
+) -> list[str]:
+    # Before empty classes are dropped: `Cat` and an empty `cat` are a slip as well.
+    check_class_names(sorted(train.keys() | test.keys()))
+    untrained = [name for name, images in test.items() if images and not train.get(name)]
+    if untrained:
+        raise InputError(
+            f"{folder}: {some(map(repr, untrained))} has test images but no training images; "
+            "add some, or remove the class"
+        )
+    names = sorted((name for name, images in train.items() if images), key=natural)
+    if not names:
+        raise InputError(
+            f"{folder} holds no images in class folders; expected one folder per class, such as "
+            f"{folder}/cat/1.jpg"
+        )
+    if classes is None:
+        return names
+    ordered = read_class_names(classes)
+    odd = sorted(set(ordered) ^ set(names), key=natural)
+    if odd:
+        where = "has no images" if odd[0] in ordered else f"is not in {classes}"
+        raise InputError(f"class {odd[0]!r} {where}; expected the same names in {folder} and there")
+    return ordered
+
+
+def _listed(
+    images: dict[str, list[Path]], number: dict[str, int], root: Path
+) -> tuple[list[str], Tensor]:
+    paths, labels = [], []
+    for name in sorted(number, key=lambda name: number[name]):
+        for path in images.get(name, []):
+            paths.append(path.relative_to(root).as_posix())
+            labels.append(number[name])
+    return paths, torch.tensor(labels, dtype=torch.int64)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        inside = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror}") from error
+    return sorted((path for path in inside if path.is_dir()), key=lambda path: natural(path.name))

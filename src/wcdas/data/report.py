@@ -1,0 +1,48 @@
+"""A dataset in a few lines: its tail, its warnings, images that are in both splits."""
+
+import hashlib
+from collections.abc import Iterator
+
+from wcdas.data.dataset import ArrayImages, BytesImages, Dataset, FeatureVectors, FileImages, Split
+from wcdas.data.profile import summary
+
+SHOWN = 5
+
+
+def describe(dataset: Dataset) -> list[str]:
+    """The long tail of a dataset, and its warnings."""
+    tail = summary(dataset.class_counts)
+    return [
+        f"{dataset.name}: {tail.images:,} training and {len(dataset.test):,} test samples, "
+        f"{tail.classes:,} classes, fingerprint {dataset.fingerprint[:12]}",
+        f"  largest class {tail.largest:,}, smallest {tail.smallest:,}, imbalance "
+        f"{tail.imbalance:.4g}, Gini {tail.gini:.2f}; many {tail.many}, medium {tail.medium}, "
+        f"few {tail.few} classes",
+        *(f"warning: {line}" for line in dataset.warnings),
+    ]
+
+
+def duplicates(dataset: Dataset) -> Iterator[str]:
+    """Test samples that are in the training set too, byte for byte."""
+    trained = {digest: i for i, digest in enumerate(_digests(dataset.train))}
+    same = [(trained[d], i) for i, d in enumerate(_digests(dataset.test)) if d in trained]
+    if not same:
+        yield "no test sample is a training sample too"
+        return
+    yield f"warning: {len(same)} test samples are training samples too, such as"
+    for in_train, in_test in same[:SHOWN]:
+        yield f"  {dataset.test.name(in_test)} = {dataset.train.name(in_train)}"
+
+
+def _digests(split: Split) -> Iterator[bytes]:
+    for i in range(len(split)):
+        if isinstance(split, ArrayImages):
+            content = split.pixels[i].numpy().tobytes()
+        elif isinstance(split, FeatureVectors):
+            content = split.vectors[i].numpy().tobytes()
+        elif isinstance(split, BytesImages):
+            content = split.encoded[i]
+        else:
+            assert isinstance(split, FileImages)
+            content = (split.root / split.paths[i]).read_bytes()
+        yield hashlib.sha256(content).digest()

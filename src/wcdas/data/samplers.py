@@ -1,0 +1,197 @@
+"""Samplers: which training images an epoch shows, in which order.
+
+An epoch is always N draws, N the number of training images, and its sequence is a pure function
+of (key, epoch, epochs): to resume in the middle of an epoch is to slice it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcdas import names
+from wcdas.data import random
+from wcdas.errors import InputError
+
+
+class Sampler:
+    """Base of the samplers; one overrides `sequence(key, epoch, epochs) → indices (N,)`."""
+
+    def __init__(self, labels: Tensor, num_classes: int) -> None:
+        if labels.dim() != 1 or len(labels) == 0:
+            raise InputError(f"labels have shape {tuple(labels.shape)}; expected (images,)")
+        self.labels = labels.long().cpu()
+        low, high = int(self.labels.min()), int(self.labels.max())
+        if low < 0 or high >= num_classes:
+            wrong = low if low < 0 else high
+            raise InputError(f"label {wrong} is out of range; expected 0 to {num_classes - 1}")
+        self.num_classes = num_classes
+        self.class_counts = torch.bincount(self.labels, minlength=num_classes)
+        self.by_class = self.labels.argsort(stable=True)  # images of class 0, of class 1, …
+        self.starts = self.class_counts.cumsum(0) - self.class_counts
+
+    def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not define sequence()")
+
+
+class InstanceBalancedSampler(Sampler):
+    """Every image once an epoch, in random order."""
+
+    def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
+        return random.permutation(random.stream(key, epoch), len(self.labels))
+
+
+class ClassProbabilitySampler(Sampler):
+    """Each draw picks a class by its probability, then one of its images, all independently.
+
+    Probabilities need not sum to one; a class without images is never drawn. An instance's
+    `probabilities` may be replaced between epochs: a learned sampler does that.
+    """
+
+    def __init__(self, labels: Tensor, probabilities: Tensor) -> None:
+        super().__init__(labels, len(probabilities))
+        self.probabilities = probabilities
+
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        """The probability of every class in an epoch, float64 (C,) that sums to one."""
+        p = self.probabilities.double().cpu() * (self.class_counts > 0)
+        if not p.isfinite().all() or (p < 0).any() or p.sum() == 0:
+            raise InputError(f"class probabilities are {p.tolist()}; expected some above 0")
+        return p / p.sum()
+
+    def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
+        draws = torch.arange(len(self.labels))
+        cumulative = self.class_probabilities(epoch, epochs).cumsum(0)
+        u = random.uniform_double(random.stream(key, epoch, 0), draws, 1)[:, 0]
+        classes = torch.searchsorted(cumulative / cumulative[-1], u, right=True)
+        image = random.bits(random.stream(key, epoch, 1), draws, 1)[:, 0]
+        return self.by_class[self.starts[classes] + image % self.class_counts[classes]]
+
+
+class ClassBalancedSampler(ClassProbabilitySampler):
+    """p = 1/C for every class with images."""
+
+    def __init__(self, labels: Tensor, num_classes: int) -> None:
+        super().__init__(labels, torch.ones(num_classes))
+
+
+class SquareRootSampler(ClassProbabilitySampler):
+    """p ∝ √n."""
+
+    def __init__(self, labels: Tensor, num_classes: int) -> None:
+        super().__init__(labels, torch.ones(num_classes))
+        self.probabilities = self.class_counts.double().sqrt()
+
+
+class ProgressivelyBalancedSampler(ClassProbabilitySampler):
+    """p = (1 − t)·n/N + t/C, with t from 0 in the first epoch to 1 in the last.
+
+    A single epoch is class-balanced. B. Kang, S. Xie, M. Rohrbach, Z. Yan, A. Gordo, J. Feng,
+    Y. Kalantidis, 2020, arXiv:1910.09217, equation 2.
+    """
+
+    def __init__(self, labels: Tensor, num_classes: int) -> None:
+        super().__init__(labels, torch.ones(num_classes))
+
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        t = epoch / (epochs - 1) if epochs > 1 else 1.0
+        n = self.class_counts.double()
+        return (1 - t) * n / n.sum() + t * super().class_probabilities(epoch, epochs)
+
+
+class ClassAwareSampler(Sampler):
+    """Goes round the classes in random order and shows `per_class` images of each in a row.
+
+    Every round has its own order. A class shows all its images, in random order, before any of
+    them again. L. Shen, Z. Lin, Q. Huang, 2016, arXiv:1512.05830, section 3.2.
+    """
+
+    def __init__(self, labels: Tensor, num_classes: int, per_class: int = 4) -> None:
+        super().__init__(labels, num_classes)
+        if per_class < 1:
+            raise InputError(f"per_class is {per_class}; expected at least 1")
+        self.per_class = per_class
+
+    def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
+        n, k = len(self.labels), self.per_class
+        classes = self.class_counts.nonzero()[:, 0]
+        rounds = -(-n // (k * len(classes)))
+        order = random.bits(random.stream(key, epoch, 0), torch.arange(rounds), len(classes))
+        shown = classes[order.argsort(dim=1, stable=True)].repeat_interleave(k, dim=1)
+        ordinal = torch.arange(k).repeat(len(classes)) + k * torch.arange(rounds)[:, None]
+        shuffled, first = self._shuffled_passes(random.stream(key, epoch, 1), rounds * k)
+        return shuffled[first[shown] + ordinal].flatten()[:n]
+
+    def _shuffled_passes(self, key: int, length: int) -> tuple[Tensor, Tensor]:
+        """For every class, passes over its images that last for `length` draws, one after another.
+
+        Returns the images and where each class begins.
+        """
+        counts = self.class_counts
+        passes = torch.where(counts > 0, -(-length // counts.clamp(min=1)), 0)
+        sizes = passes * counts
+        first = sizes.cumsum(0) - sizes
+        classes = torch.arange(self.num_classes).repeat_interleave(sizes)
+        within = torch.arange(int(sizes.sum())) - first[classes]
+        turn = (passes.cumsum(0) - passes)[classes] + within // counts[classes]  # (class, pass)
+        by_chance = random.permutation(key, len(within))
+        order = by_chance[turn[by_chance].argsort(stable=True)]
+        return self.by_class[self.starts[classes] + within % counts[classes]][order], first
+
+
+SAMPLERS: dict[str, type[Sampler]] = {
+    "instance-balanced": InstanceBalancedSampler,
+    "class-balanced": ClassBalancedSampler,
+    "square-root": SquareRootSampler,
+    "progressively-balanced": ProgressivelyBalancedSampler,
+    "class-aware": ClassAwareSampler,
+}
+
+
+def create_sampler(name: str, labels: Tensor, num_classes: int, **options: Any) -> Sampler:
+    """Build a sampler by name.
+
+    >>> sampler = create_sampler("class-balanced", torch.tensor([0, 0, 0, 1]), 2)
+    >>> sampler.sequence(key=1, epoch=0, epochs=10).shape
+    torch.Size([4])
+    """
+    try:
+        return names.create(
+            "sampler", SAMPLERS, name, options, labels=labels, num_classes=num_classes
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def list_samplers() -> list[str]:
+    """The names that `create_sampler` knows."""
+    return list(SAMPLERS)
+
+
+def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Tensor]:
+    """The global batches of a sequence; what does not fill the last one is left out.
+
+    A sequence shorter than a batch is one batch; with several processes it loses the few draws
+    that cannot be shared out equally.
+    """
+    if batch_size < 1 or batch_size % world:
+        raise InputError(
+            f"batch size {batch_size} does not divide into {world} equal slices; "
+            f"expected a multiple of {world}, the number of processes"
+        )
+    if len(sequence) < batch_size:
+        batch_size = len(sequence) // world * world
+    if batch_size == 0:
+        raise InputError(f"{len(sequence)} images are too few for {world} processes")
+    return list(sequence[: len(sequence) // batch_size * batch_size].split(batch_size))
+
+
+def rank_slice(batch: Tensor, rank: int, world: int) -> Tensor:
+    """The part of a global batch that a process works on; the slices join to the batch.
+
+    >>> rank_slice(torch.arange(6), rank=1, world=3)
+    tensor([2, 3])
+    """
+    if len(batch) % world:
+        raise InputError(f"a batch of {len(batch)} does not divide into {world} equal slices")
+    return batch.chunk(world)[rank]

@@ -1,0 +1,187 @@
+"""Where a loader's inputs come from: tensors on the device, or pictures decoded by workers.
+
+A source hands out the inputs of one batch after another as uint8 images (B, C, size, size) on the
+device, or as feature vectors.
+"""
+
+import signal
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms.v2 import functional as tv
+
+from wcdas.data import operations
+from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
+from wcdas.data.resize import (
+    evaluation_square,
+    resized_crop_boxes,
+    to_pixels,
+    training_square,
+)
+from wcdas.errors import InputError
+
+
+class Draw(NamedTuple):
+    """One batch to read: which samples, at which positions of the epoch (both on the CPU)."""
+
+    indices: Tensor
+    positions: Tensor
+
+
+class Source(Protocol):
+    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
+        """The inputs of every draw; with a key, each cut by RandomResizedCrop."""
+        ...
+
+
+def open_source(
+    split: Split, size: int, channels: int, device: torch.device, workers: int
+) -> Source:
+    if isinstance(split, FeatureVectors):
+        return ResidentVectors(split.vectors, device)
+    if isinstance(split, ArrayImages):
+        return ResidentImages(fit(split.pixels, size, channels), device)
+    if isinstance(split, StoredImages):
+        return DecodedImages(split, size, channels, device, workers)
+    raise InputError(f"a {type(split).__name__} cannot be loaded; expected images or features")
+
+
+class ResidentVectors:
+    """Feature vectors held on the device."""
+
+    def __init__(self, vectors: Tensor, device: torch.device) -> None:
+        self.vectors = vectors.to(device, torch.float32)
+
+    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
+        for draw in draws:
+            yield self.vectors[draw.indices.to(self.vectors.device)]
+
+
+class ResidentImages:
+    """Images of one size held on the device."""
+
+    def __init__(self, pixels: Tensor, device: torch.device) -> None:
+        self.pixels = pixels.to(device)
+
+    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
+        height, width = self.pixels.shape[-2:]
+        for draw in draws:
+            images = self.pixels[draw.indices.to(self.pixels.device)]
+            if crop_key is not None:
+                boxes = resized_crop_boxes(crop_key, draw.positions, height, width)
+                images = operations.resized_crop(images, boxes, width)
+            yield images
+
+
+class DecodedImages:
+    """Pictures decoded and brought to size by worker processes, or here with `workers=0`.
+
+    The workers stay from one epoch to the next.
+    """
+
+    def __init__(
+        self, split: StoredImages, size: int, channels: int, device: torch.device, workers: int
+    ) -> None:
+        if workers < 0:
+            raise InputError(f"workers is {workers}; expected 0 (none) or more")
+        self.pictures = _Pictures(split, size, channels)
+        self.device = device
+        self.plan = _Plan()
+        self.loader = None if workers == 0 else self._start(workers)
+
+    def _start(self, workers: int) -> "DataLoader[Tensor | InputError]":
+        return DataLoader(
+            self.pictures,
+            batch_sampler=self.plan,
+            num_workers=workers,
+            collate_fn=_stacked,
+            worker_init_fn=_ignore_interrupt,
+            pin_memory=self.device.type == "cuda",
+            persistent_workers=True,
+            generator=torch.Generator(),  # else every epoch would advance the global one
+        )
+
+    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
+        self.plan.batches = [
+            [
+                (index, position, crop_key)
+                for index, position in zip(d.indices.tolist(), d.positions.tolist(), strict=True)
+            ]
+            for d in draws
+        ]
+        batches: Iterator[Tensor | InputError]
+        try:
+            if self.loader is None:
+                batches = (_stacked([self.pictures[item] for item in b]) for b in self.plan.batches)
+            else:
+                batches = iter(self.loader)
+            for images in batches:
+                if isinstance(images, InputError):
+                    raise images
+                yield images.to(self.device, non_blocking=True)
+        except (Exception, KeyboardInterrupt):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the workers; the next epoch would start new ones."""
+        if self.loader is not None and self.loader._iterator is not None:
+            self.loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
+            self.loader._iterator = None
+
+
+Item = tuple[int, int, int | None]  # index, position, key of the crop
+
+
+class _Plan:
+    """What the workers are to read in this epoch."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Item]] = []
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class _Pictures(Dataset[Tensor | InputError]):
+    """Decoded pictures by item; a bad file is handed on as the error it causes."""
+
+    def __init__(self, split: StoredImages, size: int, channels: int) -> None:
+        self.split, self.size, self.channels = split, size, channels
+
+    def __getitem__(self, item: Item) -> Tensor | InputError:
+        index, position, crop_key = item
+        try:
+            image = self.split.load(index)
+        except InputError as error:
+            return error
+        if crop_key is None:
+            square = evaluation_square(image, self.size)
+        else:
+            square = training_square(image, self.size, crop_key, position)
+        return to_pixels(square.convert("L" if self.channels == 1 else "RGB"))
+
+
+def _stacked(items: list[Tensor | InputError]) -> Tensor | InputError:
+    errors = [item for item in items if isinstance(item, InputError)]
+    return errors[0] if errors else torch.stack([i for i in items if isinstance(i, Tensor)])
+
+
+def _ignore_interrupt(worker: int) -> None:
+    """Ctrl-C is for the main process, which then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def fit(pixels: Tensor, size: int, channels: int) -> Tensor:
+    """Images in one tensor, brought to the channels and the size that a model takes."""
+    if pixels.shape[1] != channels:
+        pixels = pixels.expand(-1, 3, -1, -1) if channels == 3 else tv.rgb_to_grayscale(pixels)
+    if tuple(pixels.shape[-2:]) == (size, size):
+        return pixels.contiguous()
+    return torch.cat([tv.resize(part, [size, size], antialias=True) for part in pixels.split(1024)])

@@ -1,0 +1,73 @@
+"""The metrics of a trained model, as it is or corrected after training."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wcdas.deploy.model import Model, load
+from wcdas.deploy.splits import dataset_for, run_split
+from wcdas.errors import InputError
+from wcdas.evaluation.metrics import evaluate
+from wcdas.evaluation.posthoc import adjust_logits, max_norm
+from wcdas.heads import LinearHead, TauNormHead
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What is done to a trained model before it is measured; nothing by default.
+
+    Args:
+        prior: "uniform", "train" or a file: the class mix to predict for.
+        logit_adjustment: τ of z − τ log π.
+        tau_norm: τ of w/‖w‖^τ, for a linear head.
+        max_norm: the largest norm of a class's weights, for a linear head.
+        temperature: instead of the fitted one.
+    """
+
+    prior: str | None = None
+    logit_adjustment: float = 0.0
+    tau_norm: float = 0.0
+    max_norm: float = 0.0
+    temperature: float = 0.0
+
+
+def evaluate_run(
+    run: str | Path,
+    data: str | Path | None = None,
+    correction: Correction = Correction(),  # noqa: B008
+    *,
+    device: str = "auto",
+    workers: int = 0,
+    **options: Any,
+) -> dict[str, Any]:
+    """Measure a trained run on its own test set, or on that of another dataset."""
+    if correction.prior is not None and correction.logit_adjustment:
+        raise InputError("a prior and logit adjustment correct the same thing; give one of them")
+    model = load(run, device)
+    _correct_weights(model, correction)
+    dataset = dataset_for(model, Path(run), data, options)
+    logits = run_split(model, dataset.test, workers)[1]
+    logits = model.calibrated(logits, correction.prior, correction.temperature)
+    counts = torch.tensor(model.info.class_counts)
+    if correction.logit_adjustment:
+        logits = adjust_logits(logits, counts, correction.logit_adjustment)
+    metrics = evaluate(logits, dataset.test.labels, counts, model.class_names)
+    return {"method": model.info.method, "dataset": dataset.name} | metrics
+
+
+def _correct_weights(model: Model, correction: Correction) -> None:
+    if not (correction.tau_norm or correction.max_norm):
+        return
+    head = model.classifier.head
+    if not isinstance(head, LinearHead):
+        raise InputError(
+            f"the model's head is {model.info.head!r}; τ-normalisation and MaxNorm act on the "
+            "norms of a linear head"
+        )
+    if correction.max_norm:
+        with torch.no_grad():
+            head.weight.copy_(max_norm(head.weight, correction.max_norm))
+    if correction.tau_norm:
+        model.classifier.head = TauNormHead.from_linear(head, correction.tau_norm)

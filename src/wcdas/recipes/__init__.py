@@ -1,0 +1,120 @@
+"""Recipes: a run's configuration from the method, the shipped recipe, a file and single settings.
+
+Later wins: method defaults, the shipped recipe of the dataset, `--recipe`, `--set`. A dataset's
+recipe speaks of stages by name; a method takes what concerns the stages it has, so that all methods
+train under one protocol.
+"""
+
+import copy
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from wcdas.errors import InputError
+from wcdas.methods import METHODS
+from wcdas.names import unknown
+from wcdas.training.config import Config, build
+
+EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
+
+Table = dict[str, Any]
+
+
+def list_recipes() -> list[str]:
+    """The names of the shipped recipes."""
+    files = resources.files(__name__).iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def read_recipe(name: str | Path) -> Table:
+    """A shipped recipe by name, or one's own by file."""
+    path = Path(name)
+    if path.is_file():
+        text = path.read_text(encoding="utf-8")
+    elif str(name) in list_recipes():
+        text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"recipe {name} is not valid TOML: {error}") from None
+
+
+def read_recipe_header(name: str) -> str:
+    """The first lines of a shipped recipe: its command and what it is."""
+    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    lines = [line.removeprefix("#").strip() for line in text.splitlines() if line[:1] == "#"]
+    return "  ".join(lines)
+
+
+def parse_settings(settings: Sequence[str]) -> Table:
+    """The table of `key=value` settings; a value is TOML, or a text where it is not."""
+    table: Table = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set got {setting!r}; expected key=value, such as epochs=50")
+        *parents, leaf = key.strip().split(".")
+        place = table
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise InputError(f"--set got {key!r}, but {parent!r} has a value already")
+        place[leaf] = _value(text.strip())
+    return table
+
+
+def resolve(
+    method: str, dataset: str, given: Sequence[Table], automatic: Table, seed: int | None
+) -> Config:
+    """The configuration of a run from its layers; `automatic` is what suits data and machine."""
+    if method not in METHODS:
+        raise InputError(str(unknown("method", method, METHODS)))
+    table: Table = copy.deepcopy(dict(METHODS[method].defaults))
+    shipped = read_recipe(dataset) if dataset in list_recipes() else {}
+    for layer in (automatic, shipped):
+        _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
+    for layer in given:
+        _merge(table, _spread(layer, table["stages"]))
+    if seed is not None:
+        table["seed"] = seed
+    return build({"method": method, "data": {}} | table)
+
+
+def _merge(table: Table, layer: Mapping[str, Any]) -> None:
+    """Lay a layer over a table, key by key."""
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
+            _merge(table[key], value)
+        else:
+            table[key] = copy.deepcopy(value)
+
+
+def _spread(layer: Mapping[str, Any], stages: Iterable[str]) -> Table:
+    """A layer whose bare `epochs`, `lr`, … are those of every stage, unless a stage has its own."""
+    result = copy.deepcopy(dict(layer))
+    bare = {key: result.pop(key) for key in EVERY_STAGE if key in result}
+    if bare:
+        own = result.setdefault("stages", {})
+        for name in stages:
+            own[name] = bare | own.get(name, {})
+    return result
+
+
+def _for_stages(layer: Table, names: Iterable[str]) -> Table:
+    """A dataset's recipe without the stages that a method does not have."""
+    stages = layer.get("stages", {})
+    return layer | {"stages": {name: stages[name] for name in names if name in stages}}
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+__all__ = ["list_recipes", "parse_settings", "read_recipe", "read_recipe_header", "resolve"]

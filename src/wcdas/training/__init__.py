@@ -1,0 +1,1 @@
+"""Stages, schedules, checkpoints: from a resolved configuration to a trained model."""

@@ -1,0 +1,62 @@
+"""Checkpoints that survive a crash at any moment.
+
+A checkpoint is written aside, synced and renamed; its name ends with a digest of its bytes, so one
+that was torn or damaged is recognised and the one before it is loaded.
+"""
+
+import hashlib
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+KEPT = 2
+
+
+def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
+    """Write the state after `step` steps of the whole run; the two newest are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getbuffer()
+    path = folder / f"{step:09d}-{hashlib.sha256(data).hexdigest()[:16]}.pt"
+    write_synced(path, data)
+    for old in _newest_first(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def load_latest(folder: Path) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole, or None."""
+    for path in _newest_first(folder):
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest()[:16] == path.stem.split("-")[1]:
+            state: dict[str, Any] = torch.load(
+                io.BytesIO(data), map_location="cpu", weights_only=True
+            )
+            return state
+    return None
+
+
+def write_synced(path: Path, data: bytes | memoryview) -> None:
+    """Write a file so that after a crash it is there whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*-*.pt"), reverse=True)

@@ -1,0 +1,160 @@
+"""What a run is made of, as frozen dataclasses; every key a user may set is a field here."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from wcdas.errors import InputError
+from wcdas.names import unknown
+
+OPEN_TABLES = ("head", "data", "loss_options", "sampler_options")  # checked by what they configure
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of training. `at_least` and `below` in the metadata bound a value."""
+
+    trains: Literal["all", "classifier"] = "all"
+    head: str = "keep"  # keep, fresh, or a head's name, built from the previous one
+    sampler: str = "instance-balanced"
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    loss: str = "cross-entropy"
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    prior: float = field(default=0.0, metadata={"at_least": 0})  # times log prior in the loss
+    label_smoothing: float = field(default=0.0, metadata={"at_least": 0, "below": 1})
+    augment: str = "standard"
+    mixup: float = field(default=0.0, metadata={"at_least": 0})
+    cutmix: float = field(default=0.0, metadata={"at_least": 0})
+    epochs: int = field(default=1, metadata={"at_least": 1})
+    batch_size: int = field(default=128, metadata={"at_least": 1})
+    accumulate: int = field(default=1, metadata={"at_least": 1})  # parts a batch is cut into
+    lr: float = field(default=0.1, metadata={"above": 0})
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    warmup: float = field(default=0.0, metadata={"at_least": 0})  # epochs
+    milestones: tuple[float, ...] = (0.8, 0.9)  # of the epochs, for the step schedule
+    gamma: float = field(default=0.1, metadata={"above": 0})
+    momentum: float = field(default=0.9, metadata={"at_least": 0, "below": 1})
+    nesterov: bool = False
+    weight_decay: float = field(default=1e-4, metadata={"at_least": 0})
+    concentration_weight_decay: float = field(default=-1.0)  # of w_ρ and s; below 0: the same
+    clip: float = field(default=0.0, metadata={"at_least": 0})  # of the gradient's norm; 0: none
+    ema: float = field(default=0.0, metadata={"at_least": 0, "below": 1})  # decay; 0: none
+    optimizer: Literal["fresh", "continue"] = "fresh"
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    name: str = "resnet32"
+    weights: str = ""  # "", "pretrained", or a file
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    flip: bool = True
+
+
+@dataclass(frozen=True)
+class CalibrationConfig:
+    holdout: float = field(default=0.05, metadata={"at_least": 0, "below": 0.5})
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    method: str
+    stages: Mapping[str, Stage]
+    head: Mapping[str, Any]
+    data: Mapping[str, Any]
+    backbone: BackboneConfig = BackboneConfig()
+    augment: AugmentConfig = AugmentConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
+    seed: int = 0
+    input_size: int = field(default=0, metadata={"at_least": 0})  # 0: what suits the data
+    amp: Literal["none", "bf16", "fp16"] = "none"
+    deterministic: bool = False
+    evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
+
+
+def build(table: Mapping[str, Any]) -> Config:
+    """The configuration a nested table describes; unknown keys and bad values are refused."""
+    config: Config = _build(Config, table, "")
+    if not config.stages:
+        raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
+    return config
+
+
+def as_table(config: Any) -> dict[str, Any]:
+    """The nested table of a configuration, as `build` takes it and TOML writes it."""
+    table: dict[str, Any] = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            value = as_table(value)
+        elif isinstance(value, Mapping):
+            value = {k: as_table(v) if dataclasses.is_dataclass(v) else v for k, v in value.items()}
+        table[item.name] = list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The dotted paths of a nested table and their values."""
+    paths: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            paths |= flat(value, f"{prefix}{key}.")
+        else:
+            paths[f"{prefix}{key}"] = value
+    return paths
+
+
+def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
+    hints = get_type_hints(kind)
+    fields = {item.name: item for item in dataclasses.fields(kind)}
+    values = {}
+    for key, value in table.items():
+        if key not in fields:
+            message = unknown("key", f"{path}{key}", [f"{path}{name}" for name in fields])
+            raise InputError(str(message))
+        values[key] = _convert(hints[key], value, f"{path}{key}", fields[key].metadata)
+    return kind(**values)
+
+
+def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, float]) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, _table(value, path), f"{path}.")
+    if path == "stages":
+        stages = _table(value, path)
+        return {
+            name: _build(Stage, _table(v, f"{path}.{name}"), f"{path}.{name}.")
+            for name, v in stages.items()
+        }
+    if path.rsplit(".", 1)[-1] in OPEN_TABLES and get_origin(hint) is not None:
+        return dict(_table(value, path))
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise InputError(
+                f"{path} is {value!r}; expected {' or '.join(map(repr, get_args(hint)))}"
+            )
+        return value
+    if get_origin(hint) is tuple:
+        return tuple(float(v) for v in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not hint:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise InputError(f"{path} is {value!r}; expected {names[hint]}")
+    if "at_least" in bounds and not value >= bounds["at_least"]:
+        raise InputError(f"{path} is {value}; expected at least {bounds['at_least']:g}")
+    if "above" in bounds and not value > bounds["above"]:
+        raise InputError(f"{path} is {value}; expected above {bounds['above']:g}")
+    if "below" in bounds and not value < bounds["below"]:
+        raise InputError(f"{path} is {value}; expected below {bounds['below']:g}")
+    return value
+
+
+def _table(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{path} is {value!r}; expected a table")
+    return value

@@ -1,0 +1,42 @@
+"""A classifier is a backbone and a head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wcdas.backbones.base import Backbone
+from wcdas.heads import Head, LinearHead, LWSHead, TauNormHead, create_head
+
+
+class Classifier(nn.Module):
+    """Images → features → logits."""
+
+    def __init__(self, backbone: Backbone, head: Head) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.backbone(inputs)
+
+    def forward(self, inputs: Tensor, labels: Tensor | None = None) -> Tensor:
+        return self.head(self.features(inputs), labels)
+
+
+def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any], seed: int) -> Head:
+    """The head of the next stage: the same, a fresh one, or another built from its weights."""
+    if wanted == "keep":
+        return previous
+    torch.manual_seed(seed)
+    sizes = previous.in_features, previous.num_classes
+    if wanted == "fresh":
+        return create_head(own, *sizes, **options).to(previous.weight.device)
+    if wanted in ("lws", "tau-norm") and isinstance(previous, LinearHead):
+        kind = LWSHead if wanted == "lws" else TauNormHead
+        return kind.from_linear(previous)
+    head = create_head(wanted, *sizes).to(previous.weight.device)
+    with torch.no_grad():
+        head.weight.copy_(previous.weight)
+    return head

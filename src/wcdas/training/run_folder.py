@@ -1,0 +1,111 @@
+"""The folder of a run: what it is, how far it is, what came out."""
+
+import errno
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from wcdas.errors import InputError, WorkError
+from wcdas.training.checkpoint import write_synced
+
+
+class RunFolder:
+    """Paths and small files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoint"
+        self.model = path / "model.safetensors"
+        self.tensorboard = path / "tensorboard"
+        self._run, self._log, self._metrics = (
+            path / name for name in ("run.toml", "log.jsonl", "metrics.json")
+        )
+
+    @property
+    def exists(self) -> bool:
+        return self._run.exists()
+
+    @property
+    def is_finished(self) -> bool:
+        return self._metrics.exists() and self.model.exists()
+
+    def create(self, run: dict[str, Any]) -> None:
+        """Make the folder and write down what the run is."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_synced(self._run, tomli_w.dumps(run).encode())
+        except OSError as error:
+            raise InputError(
+                f"the output folder {self.path} cannot be written "
+                f"({os.strerror(error.errno or 0)}); choose another with --out"
+            ) from None
+
+    def read_run(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self._run.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{self.path} holds no run; expected a run.toml in it") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{self._run} is damaged: {error}") from None
+
+    def log(self, line: dict[str, Any]) -> None:
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def read_log(self) -> list[dict[str, Any]]:
+        if not self._log.exists():
+            return []
+        return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+
+    def keep_log(self, lines: int) -> None:
+        """Drop what was logged after the checkpoint that a resumed run goes on from."""
+        if self._log.exists():
+            kept = self._log.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+            write_synced(self._log, "".join(kept).encode())
+
+    def write_metrics(self, metrics: dict[str, Any]) -> None:
+        write_synced(self._metrics, (json.dumps(metrics, indent=1) + "\n").encode())
+
+    def read_metrics(self) -> dict[str, Any]:
+        try:
+            metrics: dict[str, Any] = json.loads(self._metrics.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(
+                f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
+            ) from None
+        return metrics
+
+
+def next_folder(data: str, method: str, seed: int) -> Path:
+    """runs/<data>-<method>-s<seed>-<n>, the first that is free."""
+    n = 1
+    while (path := Path("runs") / f"{data}-{method}-s{seed}-{n}").exists():
+        n += 1
+    return path
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Failures of the machine as one line that says what to do; what was done is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise WorkError(
+            f"the disk is full; make room and go on with: wcdas train --out {folder} --resume"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        if "out of memory" not in text and "can't allocate memory" not in text:
+            raise
+        raise WorkError(
+            "out of memory; lower --set batch_size=…, cut batches into parts with "
+            "--set stages.NAME.accumulate=2, or lower --set input_size=…"
+        ) from None

@@ -1,0 +1,280 @@
+"""One stage of a run: its batches, its optimizer, its checkpoints."""
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from wcdas.data.augment import create_augmentation
+from wcdas.data.loader import Batch, TrainLoader
+from wcdas.data.mixing import mix
+from wcdas.data.profile import groups
+from wcdas.data.random import stream
+from wcdas.data.samplers import Sampler, create_sampler, whole_batches
+from wcdas.errors import InterruptedRunError, WorkError
+from wcdas.heads.angular import AngularHead
+from wcdas.heads.concentration import ConcentrationHead
+from wcdas.training import checkpoint
+from wcdas.training.distributed import largest, total
+from wcdas.training.meta_sampler import MetaSampler
+from wcdas.training.optimizer import create_optimizer
+from wcdas.training.progress import StageProgress
+from wcdas.training.schedule import chain, rate
+from wcdas.training.step import EpochStatistics, Step
+
+if TYPE_CHECKING:
+    from wcdas.training.trainer import Trainer
+
+CHECKPOINT_SECONDS = 300
+ORDER, BALANCED = 1_000, 1_001  # what a stream of random numbers is for
+
+
+class StageRun:
+    """What one stage needs while it trains."""
+
+    def __init__(self, trainer: "Trainer", index: int) -> None:
+        self.trainer, self.index = trainer, index
+        self.config, self.ranks, self.model = trainer.config, trainer.ranks, trainer.model
+        self.name, self.stage = trainer.stages[index]
+        self.seed = stream(self.config.seed, index)
+        self.kept = self._training_images()
+        self.sampler = self._sampler()
+        stage = self.stage
+        self.loader = self._loader()
+        self.balanced = self._loader() if isinstance(self.sampler, MetaSampler) else None
+        self.steps = len(whole_batches(self.kept, stage.batch_size, self.ranks.world))
+        self.step = Step(self.model, stage, trainer.class_counts, self.config.amp)
+        self.step.to(self.ranks.device)
+        self.parallel: nn.Module = self.step
+        if self.ranks.world > 1:
+            self.parallel = DistributedDataParallel(self.step)
+        if stage.optimizer == "fresh" or trainer.optimizer is None:
+            trainer.optimizer = create_optimizer(self.model, stage)
+        self.optimizer = trainer.optimizer
+        self.average = (
+            AveragedModel(
+                self.model, multi_avg_fn=get_ema_multi_avg_fn(stage.ema), use_buffers=True
+            )
+            if stage.ema
+            else None
+        )
+        self.scaler = torch.amp.grad_scaler.GradScaler(
+            self.ranks.device.type, enabled=self.config.amp == "fp16"
+        )
+        self.statistics = EpochStatistics(trainer.class_counts, self.ranks.device)
+        self.before, self.epochs = chain([stage for _, stage in trainer.stages], index)
+        self.saved_at = time.monotonic()
+
+    def train_epoch(self, epoch: int, start: int, progress: StageProgress) -> None:
+        self.parallel.train()
+        key = stream(self.seed, epoch)
+        for batch, balanced in self._batches(epoch, start):
+            torch.manual_seed(stream(key, batch.step, self.ranks.rank))
+            progressed = self.before + epoch + batch.step / self.steps
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate(self.stage, progressed, self.epochs)
+            self._train_batch(batch, balanced, key, epoch)
+            progress.step(len(batch.labels) * self.ranks.world)
+            self.trainer.global_step += 1
+            if self.trainer.interrupt.requested:
+                self.save(epoch, batch.step + 1)
+                folder = self.trainer.folder.path
+                again = f"wcdas train --out {folder} --resume"
+                raise InterruptedRunError(f"stopped; go on with: {again}")
+            if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+                self.save(epoch, batch.step + 1)
+
+    def close_epoch(self, epoch: int) -> dict[str, Any]:
+        """What the log says of an epoch; refuses to go on from a loss that is no number."""
+        self._check_finite(epoch)
+        model, names = self.model, list(groups(self.trainer.class_counts))
+        sums = total(self.statistics.sums, self.ranks.world).cpu()
+        loss, seen, right = sums[:3].tolist()
+        facts: dict[str, Any] = {
+            "stage": self.name,
+            "epoch": epoch + 1,
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "loss": loss / seen,
+            "train_accuracy": right / seen if self.statistics.counts_right else None,
+            "angle": _by_group(names, sums[3:6], sums[6:9]),
+        }
+        if isinstance(model.head, ConcentrationHead):
+            rho = model.head.concentration.detach().double().cpu()
+            masks = groups(self.trainer.class_counts).values()
+            sizes = torch.tensor([float(mask.sum()) for mask in masks])
+            facts["rho"] = _by_group(names, torch.stack([rho[m].sum() for m in masks]), sizes)
+        if isinstance(model.head, AngularHead):
+            facts["scale"] = float(model.head.scale.detach())
+        if isinstance(self.sampler, MetaSampler):
+            facts["class_probabilities"] = self.sampler.probabilities.tolist()
+        self.statistics = EpochStatistics(self.trainer.class_counts, self.ranks.device)
+        return facts
+
+    def evaluate(self) -> dict[str, Any]:
+        if self.average is None:
+            return self.trainer.evaluate()
+        current = {k: v.clone() for k, v in self.model.state_dict().items()}
+        self.model.load_state_dict(self.average.module.state_dict())
+        metrics = self.trainer.evaluate()
+        self.model.load_state_dict(current)
+        return metrics
+
+    def finish(self) -> None:
+        """The averaged weights, where there are any, are the stage's result."""
+        for loader in (self.loader, self.balanced):
+            if loader is not None:
+                loader.close()
+        if self.average is not None:
+            self.model.load_state_dict(self.average.module.state_dict())
+
+    def save(self, epoch: int, step: int) -> None:
+        self.saved_at = time.monotonic()
+        if step:
+            self._check_finite(epoch)
+        if not self.ranks.is_main:
+            return
+        state = {
+            "stage": self.index,
+            "epoch": epoch,
+            "step": step,
+            "global_step": self.trainer.global_step,
+            "logged": self.trainer.logged,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict() if self.average is not None else None,
+            "scaler": self.scaler.state_dict(),
+            "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
+            "statistics": self.statistics.sums,
+        }
+        checkpoint.save(self.trainer.folder.checkpoints, self.trainer.global_step, state)
+
+    def restore(self, state: dict[str, Any]) -> int:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.scaler.load_state_dict(state["scaler"])
+        if isinstance(self.sampler, MetaSampler):
+            self.sampler.load_state_dict(state["sampler"])
+        self.statistics.sums = state["statistics"].to(self.ranks.device)
+        self.trainer.global_step, self.trainer.logged = state["global_step"], state["logged"]
+        epoch: int = state["epoch"]
+        return epoch
+
+    def _training_images(self) -> Tensor:
+        last = self.index + 1 == len(self.trainer.stages)
+        return self.trainer.kept if last else torch.arange(len(self.trainer.dataset.train))
+
+    def _loader(self) -> TrainLoader:
+        loading, stage = self.trainer.loading, self.stage
+        augmentation = create_augmentation(
+            stage.augment,
+            size=loading["size"] or 1,  # features have none
+            flip=self.config.augment.flip,
+            mean=loading["mean"],
+        )
+        return TrainLoader(
+            self.trainer.dataset.train,
+            augmentation=augmentation,
+            batch_size=stage.batch_size,
+            **loading,
+        )
+
+    def _sampler(self) -> Sampler:
+        labels = self.trainer.dataset.train.labels[self.kept]
+        classes, options = self.trainer.dataset.num_classes, self.stage.sampler_options
+        if self.stage.sampler == "meta":
+            return MetaSampler(labels, classes, device=self.ranks.device, **options)
+        return create_sampler(self.stage.sampler, labels, classes, **options)
+
+    def _batches(self, epoch: int, start: int) -> Iterator[tuple[Batch, Batch | None]]:
+        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.stage.epochs)
+        batches = self.loader.epoch(self.kept[order], stream(self.seed, epoch), start)
+        if self.balanced is None:
+            yield from ((batch, None) for batch in batches)
+            return
+        labels = self.trainer.dataset.train.labels[self.kept]
+        fair = create_sampler("class-balanced", labels, self.trainer.dataset.num_classes)
+        order = fair.sequence(stream(self.seed, BALANCED), epoch, self.stage.epochs)
+        balanced = self.balanced.epoch(self.kept[order], stream(self.seed, BALANCED, epoch), start)
+        yield from zip(batches, balanced, strict=True)
+
+    def _train_batch(self, batch: Batch, balanced: Batch | None, key: int, epoch: int) -> None:
+        stage = self.stage
+        inputs, target = mix(
+            batch.inputs, batch.labels, key, batch.step, mixup=stage.mixup, cutmix=stage.cutmix
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, features = self._backward(inputs, target)
+        if stage.clip:
+            self.scaler.unscale_(self.optimizer)
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, stage.clip)
+        if balanced is not None:
+            assert isinstance(self.sampler, MetaSampler)
+            with torch.no_grad():
+                fair = self.model.features(balanced.inputs).float()
+            self.sampler.update(
+                self.model.head,
+                self.optimizer.param_groups[0]["lr"],
+                features.float(),
+                batch.labels,
+                batch.positions,
+                stream(self.seed, ORDER, epoch),
+                (fair, balanced.labels),
+                self.ranks.world,
+            )
+        self.statistics.add(loss, features, batch.labels, self.model, batch.step)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    def _backward(self, inputs: Tensor, target: Any) -> tuple[Tensor, Tensor]:
+        parts = _parts(inputs, target, self.stage.accumulate)
+        losses, features = [], []
+        for i, (x, y) in enumerate(parts):
+            more = i + 1 < len(parts)
+            several = isinstance(self.parallel, DistributedDataParallel)
+            with cast(Any, self.parallel).no_sync() if more and several else nullcontext():
+                loss, f = self.parallel(x, y)
+                share = loss * (len(x) / len(inputs))
+                self.scaler.scale(share).backward()
+            losses.append(share.detach())
+            features.append(f)
+        return torch.stack(losses).sum(), torch.cat(features)
+
+    def _check_finite(self, epoch: int) -> None:
+        bad = int(largest(self.statistics.first_bad, self.ranks.world))
+        if bad >= 0:
+            folder = self.trainer.folder.path
+            raise WorkError(
+                f"the loss became NaN or infinite in stage {self.name}, epoch {epoch + 1}, "
+                f"step {bad + 1}; the last good checkpoint is kept in {folder}. "
+                "Lower the rate with --set lr=… or set stages.NAME.clip"
+            )
+
+
+def _parts(inputs: Tensor, target: Any, count: int) -> list[tuple[Tensor, Any]]:
+    """A batch cut into `count` parts, its target alike."""
+    if count == 1:
+        return [(inputs, target)]
+    cut = [slice(i[0], i[-1] + 1) for i in torch.arange(len(inputs)).tensor_split(count) if len(i)]
+    if isinstance(target, Tensor):
+        return [(inputs[c], target[c]) for c in cut]
+
+    def part(value: Any, c: slice) -> Any:
+        return value[c] if isinstance(value, Tensor) and value.dim() else value
+
+    return [(inputs[c], type(target)(*(part(value, c) for value in target))) for c in cut]
+
+
+def _by_group(names: list[str], sums: Tensor, counts: Tensor) -> dict[str, float]:
+    """The mean of every group that has members."""
+    rows = zip(names, sums.tolist(), counts.tolist(), strict=True)
+    return {name: value / n for name, value, n in rows if n}

@@ -1,0 +1,93 @@
+"""One training step's loss, as a module that DDP can wrap."""
+
+import torch
+from torch import Tensor, nn
+
+from wcdas.data.profile import groups
+from wcdas.kernels.sphere import unit
+from wcdas.losses import create_loss
+from wcdas.targets import MixedLabels
+from wcdas.training.config import Stage
+from wcdas.training.model import Classifier
+
+AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Step(nn.Module):
+    """Inputs and targets → loss and features; the backbone is frozen in a classifier stage."""
+
+    log_prior: Tensor | None
+
+    def __init__(self, model: Classifier, stage: Stage, class_counts: Tensor, amp: str) -> None:
+        super().__init__()
+        self.model, self.stage, self.amp = model, stage, amp
+        self.frozen = stage.trains == "classifier"
+        self.loss: nn.Module | None = None
+        if stage.loss != "cross-entropy":
+            options = dict(stage.loss_options)
+            if stage.label_smoothing:
+                options["label_smoothing"] = stage.label_smoothing
+            self.loss = create_loss(stage.loss, class_counts, **options)
+        prior = class_counts.double() / class_counts.sum()
+        log_prior = (stage.prior * prior.log()).float() if stage.prior else None
+        self.register_buffer("log_prior", log_prior, persistent=False)
+
+    def train(self, mode: bool = True) -> "Step":
+        """A frozen backbone stays in evaluation mode, its batch norm untouched."""
+        super().train(mode)
+        if self.frozen:
+            self.model.backbone.eval()
+        return self
+
+    def forward(self, inputs: Tensor, target: Tensor | MixedLabels) -> tuple[Tensor, Tensor]:
+        with (
+            torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()),
+            torch.autocast(
+                inputs.device.type, AMP.get(self.amp, torch.bfloat16), enabled=self.amp != "none"
+            ),
+        ):
+            features = self.model.features(inputs)
+        return self._loss(features, target), features.detach()
+
+    def _loss(self, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
+        head = self.model.head
+        if self.loss is None:
+            smoothing = self.stage.label_smoothing
+            return head.loss(features, target, label_smoothing=smoothing, log_prior=self.log_prior)
+        if isinstance(target, MixedLabels):
+            first, second = (self._loss(features, y) for y in (target.first, target.second))
+            return target.lam * first + (1 - target.lam) * second
+        value: Tensor = self.loss(head(features, target), target)
+        return value
+
+
+class EpochStatistics:
+    """Sums over an epoch, on the device, so that nothing waits for it."""
+
+    COUNT_CLASSES_UP_TO = 2_000  # above, the training accuracy would cost another product
+
+    def __init__(self, class_counts: Tensor, device: torch.device) -> None:
+        of_class = torch.stack(list(groups(class_counts).values())).int().argmax(0)
+        self.group = of_class.to(device)
+        self.counts_right = len(class_counts) <= self.COUNT_CLASSES_UP_TO
+        self.sums = torch.zeros(9, dtype=torch.float64, device=device)
+        self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
+
+    @torch.no_grad()
+    def add(
+        self, loss: Tensor, features: Tensor, labels: Tensor, model: Classifier, step: int
+    ) -> None:
+        """Loss, samples, right ones; the angle to the own class and its count by group."""
+        bad = ~loss.isfinite() & (self.first_bad < 0)
+        self.first_bad = torch.where(bad, step, self.first_bad)
+        features = features.float()
+        own = unit(model.head.weight.float()[labels])[0]
+        cosine = (unit(features)[0] * own).sum(1).clamp(-1, 1)
+        group = self.group[labels]
+        n = len(labels)
+        self.sums[0] += loss.detach() * n
+        self.sums[1] += n
+        if self.counts_right:
+            self.sums[2] += (model.head(features).argmax(1) == labels).sum()
+        self.sums.index_add_(0, 3 + group, cosine.acos().double())
+        self.sums.index_add_(0, 6 + group, torch.ones_like(cosine, dtype=torch.float64))

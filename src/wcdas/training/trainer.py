@@ -1,0 +1,129 @@
+"""A run: its stages one after another, each epoch logged and checkpointed, resumable anywhere."""
+
+import time
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from wcdas.data.dataset import Dataset, Split
+from wcdas.data.loader import EvalLoader
+from wcdas.data.random import stream
+from wcdas.evaluation.metrics import evaluate
+from wcdas.training import checkpoint
+from wcdas.training.board import Board
+from wcdas.training.config import Config
+from wcdas.training.distributed import Ranks
+from wcdas.training.holdout import holdout
+from wcdas.training.interrupt import Interrupt
+from wcdas.training.model import Classifier, next_head
+from wcdas.training.prediction import predict_split
+from wcdas.training.progress import StageProgress
+from wcdas.training.run_folder import RunFolder
+from wcdas.training.stage_run import StageRun
+
+HOLDOUT, HEAD = 1_002, 1_003  # what a stream of random numbers is for
+
+
+class Trainer:
+    """Trains a classifier by the stages of a configuration."""
+
+    def __init__(
+        self,
+        config: Config,
+        dataset: Dataset,
+        model: Classifier,
+        loading: dict[str, Any],
+        folder: RunFolder,
+        ranks: Ranks,
+        console: Console | None,
+    ) -> None:
+        """`loading` is what both loaders share: size, channels, mean, std and workers."""
+        self.config, self.dataset, self.folder, self.ranks = config, dataset, folder, ranks
+        self.console = console if ranks.is_main else None
+        self.model = model.to(ranks.device)
+        self.loading = loading | {"device": ranks.device, "rank": ranks.rank, "world": ranks.world}
+        self.class_counts = dataset.class_counts
+        self.stages = list(config.stages.items())
+        labels, key = dataset.train.labels, stream(config.seed, HOLDOUT)
+        parts = holdout(labels, dataset.num_classes, config.calibration.holdout, key)
+        self.kept, self.held_out = parts
+        self.optimizer: torch.optim.SGD | None = None
+        self.logged = self.global_step = 0
+
+    def run(self) -> None:
+        """Train from the beginning, or from the last checkpoint in the folder."""
+        state = checkpoint.load_latest(self.folder.checkpoints)
+        start = state["stage"] if state else 0
+        with Interrupt() as self.interrupt:
+            for index in range(len(self.stages)):
+                self._enter(index)
+                if index >= start:
+                    self._train(index, state if index == start else None)
+
+    def evaluate(self) -> dict[str, Any]:
+        """The metrics of the model as it is, on the test set."""
+        logits = self.logits(self.dataset.test)
+        names = self.dataset.class_names
+        return evaluate(logits, self.dataset.test.labels, self.class_counts, names)
+
+    def logits(self, split: Split) -> Tensor:
+        """The logits of every sample of a split, in its order, on the CPU."""
+        if len(split) == 0:
+            return torch.zeros(0, self.dataset.num_classes)
+        loader = EvalLoader(split, batch_size=256, **self.loading)
+        try:
+            return predict_split(self.model, loader, self.ranks)[1]
+        finally:
+            loader.close()
+
+    def held_out_logits(self) -> tuple[Tensor, Tensor]:
+        """Logits and labels of the training images that the last stage did not see."""
+        if len(self.held_out) == 0:
+            return torch.zeros(0, self.dataset.num_classes), self.held_out
+        held_out = self.dataset.train.subset(self.held_out)
+        return self.logits(held_out), held_out.labels
+
+    def _enter(self, index: int) -> None:
+        """What changes in the model from one stage to the next."""
+        _, stage = self.stages[index]
+        head = self.config.head
+        options = {key: value for key, value in head.items() if key != "name"}
+        seed = stream(self.config.seed, index, HEAD)
+        self.model.head = next_head(self.model.head, stage.head, head["name"], options, seed)
+        self.model.backbone.requires_grad_(stage.trains == "all")
+        if self.ranks.world > 1 and self.ranks.device.type == "cuda":
+            backbone = nn.SyncBatchNorm.convert_sync_batchnorm(self.model.backbone)
+            self.model.backbone = backbone
+
+    def _train(self, index: int, state: dict[str, Any] | None) -> None:
+        name, stage = self.stages[index]
+        run = StageRun(self, index)
+        epoch, step = (run.restore(state), state["step"]) if state else (0, 0)
+        if self.ranks.is_main:
+            self.folder.keep_log(self.logged)
+            self.board = Board(self.folder.tensorboard, self.logged)
+        every = self.config.evaluate_every or max(1, stage.epochs // 10)
+        title = f"stage {index + 1}/{len(self.stages)}, {name}"
+        done = epoch * run.steps + step
+        with StageProgress(self.console, title, stage.epochs, run.steps, done) as progress:
+            while epoch < stage.epochs:
+                began = time.monotonic()
+                run.train_epoch(epoch, step, progress)
+                facts = run.close_epoch(epoch)
+                facts["seconds"] = round(time.monotonic() - began, 3)
+                epoch, step = epoch + 1, 0
+                if epoch % every == 0 or epoch == stage.epochs:
+                    metrics = run.evaluate()
+                    shown = ("top1", "balanced_accuracy", "many", "medium", "few")
+                    facts["test"] = {key: metrics[key] for key in shown}
+                progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
+                if self.ranks.is_main:
+                    self.folder.log(facts)
+                    self.board.add(facts, self.logged)
+                self.logged += 1
+                run.save(epoch, 0)
+        run.finish()
+        if self.ranks.is_main:
+            self.board.close()

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+import torch
+
+from wcdas.data.profile import canonical_indices, first_indices, groups, long_tail_counts, summary
+from wcdas.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("classes", "n_max", "imbalance", "images"),
+    [
+        (100, 500, 10, 19573),
+        (100, 500, 50, 12608),
+        (100, 500, 100, 10847),
+        (100, 500, 200, 9502),
+        (10, 5000, 10, 20431),
+        (10, 5000, 50, 13996),
+        (10, 5000, 100, 12406),
+        (10, 5000, 200, 11203),
+    ],
+)
+def test_published_sizes(classes, n_max, imbalance, images):
+    counts = long_tail_counts(n_max, classes, imbalance)
+    assert sum(counts) == images
+    assert counts[0] == n_max
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_step_halves_the_classes():
+    assert long_tail_counts(500, 10, 100, "step") == [500] * 5 + [5] * 5
+
+
+def test_imbalance_one_is_balanced():
+    assert long_tail_counts(7, 4, 1) == [7] * 4
+
+
+@pytest.mark.parametrize("profile", ["exp", "step"])
+def test_the_smallest_class_keeps_an_image(profile):
+    assert all(long_tail_counts(n, 10, n, profile)[-1] == 1 for n in range(2, 400))
+
+
+@pytest.mark.parametrize("imbalance", [0.5, 0, -3, 501, float("nan"), float("inf")])
+def test_impossible_imbalance_is_refused(imbalance):
+    with pytest.raises(InputError, match=r"data\.imbalance is .*; expected a number from 1 to 500"):
+        long_tail_counts(500, 10, imbalance)
+
+
+def test_unknown_profile_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match=r"unknown data\.profile 'stepp'; did you mean 'step'"):
+        long_tail_counts(500, 10, 100, "stepp")
+
+
+def test_canonical_indices_are_those_of_the_global_legacy_generator():
+    labels = torch.from_numpy(np.random.RandomState(5).randint(0, 4, 200))
+    counts = [30, 20, 9, 1]
+    np.random.seed(0)
+    expected = []
+    for c in range(4):
+        of_class = np.where(labels.numpy() == c)[0]
+        np.random.shuffle(of_class)
+        expected += list(of_class[: counts[c]])
+    assert canonical_indices(labels, counts).tolist() == expected
+
+
+def test_canonical_sets_are_nested():
+    labels = torch.arange(5).repeat(40)
+    large = set(canonical_indices(labels, [40, 30, 20, 10, 5]).tolist())
+    small = set(canonical_indices(labels, [40, 10, 4, 2, 1]).tolist())
+    assert small < large
+
+
+def test_first_indices_follow_the_file():
+    labels = torch.tensor([1, 0, 1, 0, 0])
+    assert first_indices(labels, [2, 1]).tolist() == [1, 3, 0]
+
+
+def test_groups_at_their_borders():
+    masks = groups(torch.tensor([101, 100, 20, 19]))
+    assert {name: mask.tolist() for name, mask in masks.items()} == {
+        "many": [True, False, False, False],
+        "medium": [False, True, True, False],
+        "few": [False, False, False, True],
+    }
+
+
+def test_summary_of_a_tail():
+    counts = torch.tensor([10, 400, 50, 40])
+    found = summary(counts)
+    n = counts.double()
+    gini = (n[:, None] - n).abs().mean() / (2 * n.mean())
+    assert found.gini == pytest.approx(float(gini))
+    assert (found.images, found.classes, found.largest, found.smallest) == (500, 4, 400, 10)
+    assert (found.imbalance, found.many, found.medium, found.few) == (40, 1, 2, 1)
+
+
+def test_gini_of_equal_classes_is_zero():
+    assert summary(torch.tensor([7, 7, 7])).gini == 0
