@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint docs bench clean
 
 demo: $(READY)  ## train on embedded long-tailed data and compare
-	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/compare.py
 
 test: $(READY)  ## every test that can run here
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile

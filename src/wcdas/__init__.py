@@ -2,69 +2,100 @@
 
 from typing import TYPE_CHECKING, Any
 
-from wcdas import circular
-from wcdas.heads import (
-    AMSoftmaxHead,
-    ArcFaceHead,
-    CosineHead,
-    Head,
-    LinearHead,
-    LSoftmaxHead,
-    LWSHead,
-    SphereFaceHead,
-    TauNormHead,
-    TvMFHead,
-    WCDASHead,
-    WNDASHead,
-    create_head,
-    list_heads,
-)
-from wcdas.losses import (
-    BalancedSoftmaxLoss,
-    CenterLoss,
-    ClassBalancedLoss,
-    CrossEntropyLoss,
-    EqualizationLoss,
-    FocalLoss,
-    LDAMLoss,
-    LogitAdjustmentLoss,
-    create_loss,
-    list_losses,
-)
-from wcdas.targets import MixedLabels
-
 if TYPE_CHECKING:
-    from wcdas.api import Run, train
+    from wcdas import circular
+    from wcdas.api import Run, check_data, train
     from wcdas.backbones import create_backbone, list_backbones
     from wcdas.data import list_datasets, open_dataset
     from wcdas.deploy import Correction, Model, embed, evaluate_run, load
+    from wcdas.heads import (
+        AMSoftmaxHead,
+        ArcFaceHead,
+        CosineHead,
+        Head,
+        LinearHead,
+        LSoftmaxHead,
+        LWSHead,
+        SphereFaceHead,
+        TauNormHead,
+        TvMFHead,
+        WCDASHead,
+        WNDASHead,
+        create_head,
+        list_heads,
+    )
+    from wcdas.losses import (
+        BalancedSoftmaxLoss,
+        CenterLoss,
+        ClassBalancedLoss,
+        CrossEntropyLoss,
+        EqualizationLoss,
+        FocalLoss,
+        LDAMLoss,
+        LogitAdjustmentLoss,
+        create_loss,
+        list_losses,
+    )
     from wcdas.methods import list_methods
+    from wcdas.targets import MixedLabels
 
 __version__ = "0.1.0"
 
-# Imported when first asked for, so that `from wcdas import WCDASHead` stays quick.
-_LATER = {
-    "Run": "api",
-    "train": "api",
-    "create_backbone": "backbones",
-    "list_backbones": "backbones",
-    "list_datasets": "data",
-    "open_dataset": "data",
-    "Correction": "deploy",
-    "Model": "deploy",
-    "embed": "deploy",
-    "evaluate_run": "deploy",
-    "load": "deploy",
-    "list_methods": "methods",
+# Where a name comes from when it is first asked for: `import wcdas` and `wcdas --help` stay quick.
+_PLACES = {
+    "api": ("Run", "check_data", "train"),
+    "backbones": ("create_backbone", "list_backbones"),
+    "data": ("list_datasets", "open_dataset"),
+    "deploy": ("Correction", "Model", "embed", "evaluate_run", "load"),
+    "heads": (
+        "AMSoftmaxHead",
+        "ArcFaceHead",
+        "CosineHead",
+        "Head",
+        "LSoftmaxHead",
+        "LWSHead",
+        "LinearHead",
+        "SphereFaceHead",
+        "TauNormHead",
+        "TvMFHead",
+        "WCDASHead",
+        "WNDASHead",
+        "create_head",
+        "list_heads",
+    ),
+    "losses": (
+        "BalancedSoftmaxLoss",
+        "CenterLoss",
+        "ClassBalancedLoss",
+        "CrossEntropyLoss",
+        "EqualizationLoss",
+        "FocalLoss",
+        "LDAMLoss",
+        "LogitAdjustmentLoss",
+        "create_loss",
+        "list_losses",
+    ),
+    "methods": ("list_methods",),
+    "targets": ("MixedLabels",),
 }
+_MODULES = ("circular", "heads", "losses")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'wcdas' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"wcdas.{_LATER[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"wcdas.{name}")
+    for module, names in _PLACES.items():
+        if name in names:
+            value = getattr(import_module(f"wcdas.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'wcdas' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [
@@ -92,6 +123,7 @@ __all__ = [
     "TvMFHead",
     "WCDASHead",
     "WNDASHead",
+    "check_data",
     "circular",
     "create_backbone",
     "create_head",

@@ -1,10 +1,12 @@
 """Train, evaluate and load in one call each."""
 
-import inspect
+import json
 import os
 import platform
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,20 @@ from rich.console import Console
 
 import wcdas
 from wcdas.backbones import create_backbone
-from wcdas.data import open_dataset
+from wcdas.data import list_datasets
 from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
 from wcdas.data.random import stream
 from wcdas.data.report import describe, duplicates
 from wcdas.deploy import Model, load
+from wcdas.deploy.opening import open_data
+from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import evaluate, fit_temperature, result_table
 from wcdas.heads import create_head
+from wcdas.methods import METHODS
 from wcdas.names import unknown
-from wcdas.recipes import parse_settings, read_recipe, resolve
+from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe, resolve
 from wcdas.recipes.automatic import automatic
 from wcdas.training.config import Config, as_table, build, flat
 from wcdas.training.distributed import Ranks, choose_device, ranks
@@ -35,14 +40,18 @@ from wcdas.training.run_folder import RunFolder, explained, next_folder
 from wcdas.training.trainer import Trainer
 
 Table = dict[str, Any]
+Settings = Mapping[str, Any] | Sequence[str] | None
 INITIAL = 1_004  # what a stream of random numbers is for
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run; stands for its folder wherever a path is expected."""
 
     path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -62,7 +71,7 @@ def train(
     method: str | None = None,
     *,
     recipe: str | Path | None = None,
-    settings: Mapping[str, Any] | list[str] | None = None,
+    settings: Settings = None,
     seed: int | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -87,76 +96,167 @@ def train(
         skip_bad: leave unreadable images out.
         console: where progress is shown; None is silent.
     """
-    if settings is None or isinstance(settings, Mapping):
-        settings = [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
-    layers = ([read_recipe(recipe)] if recipe else []) + [parse_settings(settings)]
+    layers, method = _layers(recipe, settings, method)
+    kind = choose_device(device).type
     stored: Table | None = None
+    notes: list[str] = []
     if resume:
         stored, folder = _stored(out)
+        _check_keys(layers, method or stored["method"])
         config = _unchanged(stored, data, method, layers, seed)
         if folder.is_finished:
             return Run(folder.path)
-        dataset = _open(config.data["source"], config.data, skip_bad)
+        with _busy(console, "reading the data"):
+            dataset = open_data(config.data["source"], config.data, skip_bad or left_out(stored))
         _same_data(stored, dataset)
-        notes: list[str] = []
     else:
-        source = str(data or "digits-lt")
-        given: Table = {}
-        for layer in layers:
-            given |= layer.get("data", {})
-        dataset = _open(source, given, skip_bad)
-        config, notes = _configure(dataset, source, method or "wcdas", layers, seed, device)
-        path = Path(out) if out else next_folder(dataset.name, config.method, config.seed)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InputError(
-                f"the output folder {path} is not empty; go on with --resume or choose another"
-            )
+        method = method or "wcdas"
+        _check_keys(layers, method)
+        resolve(method, "", layers, {}, seed)  # a bad value is refused before images are read
+        if out is not None:
+            _check_free(Path(out))
+        options = _data_options(layers)
+        source = str(data or options.get("source") or "digits-lt")
+        with _busy(console, "reading the data"):
+            dataset = open_data(source, options, skip_bad)
+            config, notes = _configure(dataset, source, method, layers, seed, kind)
+        path = Path(out) if out else next_folder(_short(source), method, config.seed)
+        _check_free(path)
         folder = RunFolder(path)
-    with ranks(device) as place, explained(folder.path):
+    with ranks(device) as place, explained(folder.path), _deterministic(config.deterministic):
         console = console if place.is_main else None
-        torch.use_deterministic_algorithms(config.deterministic)
-        trainer = _trainer(config, dataset, folder, place, workers, console)
+        with _busy(console, "preparing the model"):
+            trainer = _trainer(config, dataset, folder, place, workers, console)
         if stored is None and place.is_main:
             folder.create(_run_table(config, dataset))
         _announce(console, config, dataset, folder, place, notes)
-        trainer.run()
-        _finish(trainer)
+        with _nothing_left_behind(folder, stored is None and place.is_main):
+            trainer.run()
+            _finish(trainer)
     return Run(folder.path)
 
 
 def check_data(
-    data: str | Path, settings: Sequence[str] = (), skip_bad: bool = False
+    data: str | Path,
+    settings: Settings = None,
+    skip_bad: bool = False,
 ) -> Iterator[str]:
-    """What there is to know about a dataset before training on it, line by line."""
-    options = parse_settings(settings)
-    for key in options:
-        if key != "data":
-            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
-    dataset = _open(str(data), options.get("data", {}), skip_bad)
+    """What there is to know about a dataset before training on it, line by line.
+
+    Args:
+        data: what `train` would be given.
+        settings: options of the data: {"data.root": "images"} or ["data.root=images"].
+        skip_bad: leave unreadable images out.
+    """
+    dataset = open_data(data, data_options(settings), skip_bad)
     yield from describe(dataset)
     yield from duplicates(dataset)
 
 
-def _open(source: str, options: Mapping[str, Any], skip_bad: bool) -> Dataset:
-    known = set(inspect.signature(open_dataset).parameters) - {"data", "skip_bad"}
-    options = {key: value for key, value in options.items() if key != "source"}
-    for key in options:
+def data_options(settings: Settings) -> Table:
+    """The options of a dataset from settings that may hold nothing else."""
+    table = parse_settings(_as_list(settings))
+    for key in table:
+        if key != "data":
+            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
+    return _data_options([table])
+
+
+def _layers(
+    recipe: str | Path | None, settings: Settings, method: str | None
+) -> tuple[list[Table], str | None]:
+    """The tables given over the shipped recipe, and the method they name; later wins."""
+    layers = []
+    if recipe is not None:
+        table = {key: value for key, value in read_recipe(recipe).items() if key != "info"}
+        method = method or table.pop("method", None)
+        table.pop("method", None)
+        layers.append(table)
+    table = parse_settings(_as_list(settings))
+    method = table.pop("method", method)
+    if method is not None and not isinstance(method, str):
+        raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
+    return [*layers, table], method
+
+
+def _check_keys(layers: list[Table], method: str) -> None:
+    """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
+    if method not in METHODS:
+        raise InputError(str(unknown("method", method, METHODS)))
+    known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
+    for key in (key for layer in layers for key in layer):
         if key not in known:
-            raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in known])))
-    return open_dataset(source, skip_bad=skip_bad, **options)
+            raise InputError(str(unknown("key", key, known)))
+
+
+def _data_options(layers: list[Table]) -> Table:
+    options: Table = {}
+    for layer in layers:
+        given = layer.get("data", {})
+        if not isinstance(given, Mapping):
+            raise InputError(f"data is {given!r}; expected data.KEY=VALUE, such as data.root=DIR")
+        options |= given
+    return options
+
+
+def _check_free(path: Path) -> None:
+    """The output folder is empty or not there yet, and can be written."""
+    try:
+        used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
+    if used:
+        raise InputError(
+            f"the output folder {path} is not empty; go on with --resume or choose another"
+        )
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "no permission" if there.is_dir() else f"{there} is a file"
+        raise InputError(
+            f"the output folder {path} cannot be written ({reason}); choose another with --out"
+        )
+
+
+@contextmanager
+def _nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
+    """Bad input that shows only in the first step leaves no run."""
+    try:
+        yield
+    except InputError:
+        if created and not any(folder.checkpoints.glob("*")):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _deterministic(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(wanted)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def _busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
+    """On a terminal, a sign of life while there is nothing to count."""
+    return nullcontext() if console is None else console.status(what)
 
 
 def _configure(
-    dataset: Dataset, source: str, method: str, layers: list[Table], seed: int | None, device: str
+    dataset: Dataset, source: str, method: str, layers: list[Table], seed: int | None, kind: str
 ) -> tuple[Config, list[str]]:
     chosen: Table = {}
     for layer in layers:
         chosen |= layer.get("backbone", {})
-    table, notes = automatic(dataset, choose_device(device).type, chosen)
+    table, notes = automatic(dataset, kind, chosen)
     config = resolve(method, dataset.name, layers, table, seed)
+    data = _placed(config.data) | {"source": _place(source)}
+    if source in list_datasets() and source != "digits-lt":
+        data.setdefault("root", _place(os.environ.get("WCDAS_DATA") or "data"))
     return replace(
         config,
-        data=dict(config.data) | {"source": _place(source)},
+        data=data,
         input_size=config.input_size or dataset.input_size,
     ), notes
 
@@ -179,14 +279,14 @@ def _trainer(
     options = {key: value for key, value in config.head.items() if key != "name"}
     try:
         head = create_head(
-            config.head["name"],
+            str(config.head.get("name")),
             backbone.num_features,
             dataset.num_classes,
             dataset.class_counts,
             **options,
         )
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"head: {error}") from None
     if workers is None:
         workers = max(0, (os.cpu_count() or 1) - 1)
     size, channels = config.input_size, dataset.channels
@@ -209,12 +309,10 @@ def _finish(trainer: Trainer) -> None:
         return
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
-    own = config.stages[list(config.stages)[-1]].head
-    changed = own not in ("keep", "fresh")
     info = ModelInfo(
         backbone=config.backbone.name,
-        head=own if changed else config.head["name"],
-        head_options={} if changed else {k: v for k, v in config.head.items() if k != "name"},
+        head=trainer.head_name,
+        head_options=trainer.head_options,
         class_names=names,
         class_counts=counts.tolist(),
         channels=dataset.channels,
@@ -262,7 +360,8 @@ def _unchanged(
     wanted = flat(table)
     now = dict(wanted)
     for layer in layers:
-        for key, value in flat(layer).items():
+        placed = layer | {"data": _placed(layer.get("data", {}))}
+        for key, value in flat(placed).items():
             stage_keys = [f"stages.{name}.{key}" for name in table["stages"]]
             for full_key in stage_keys if stage_keys[0] in wanted else [key]:
                 now[full_key] = value
@@ -300,7 +399,7 @@ def _announce(
     if console is None:
         return
     for line in (*describe(dataset), *(f"note: {note}" for note in notes)):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
     head = config.head["name"]
     size = f" at {config.input_size} px" if config.input_size else ""
     console.print(f"{config.method}: {config.backbone.name}{size} with head {head}, {place.device}")
@@ -308,8 +407,8 @@ def _announce(
         flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
         mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
         console.print(
-            f"  {name}: {stage.epochs} epochs, {stage.sampler} sampling, rate {stage.lr:g}, "
-            f"augmentation {stage.augment}{flip}{mixed}",
+            f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs > 1)}, {stage.sampler} sampling, "
+            f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}",
             highlight=False,
         )
     console.print(f"run folder: {folder.path}", highlight=False)
@@ -321,7 +420,29 @@ def _place(data: str | Path) -> str:
     return str(path.resolve()) if path.exists() else str(data)
 
 
+def _placed(options: Mapping[str, Any]) -> Table:
+    """Options of a dataset with full paths, so that a run can be taken up from anywhere."""
+    paths = ("source", "root", "classes", "labels")
+    return {k: _place(str(v)) if k in paths else v for k, v in options.items()}
+
+
+def _short(source: str) -> str:
+    """What a run's folder calls the data: a dataset's name, or that of the folder or file."""
+    path = Path(_place(source))
+    return (path.stem if path.is_file() else path.name) or "data"
+
+
+def _as_list(settings: Settings) -> list[str]:
+    if settings is None or isinstance(settings, Mapping):
+        return [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
+    return [settings] if isinstance(settings, str) else list(settings)
+
+
 def _as_toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return repr(value) if isinstance(value, str) else str(value)
+    if isinstance(value, (str, Path)):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return str(value)

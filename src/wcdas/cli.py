@@ -1,83 +1,137 @@
 """The command line; it parses, calls and prints."""
 
-import json
 import os
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from wcdas import __version__
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 app = typer.Typer(
-    help="Image classification on long-tailed data.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-console = Console(soft_wrap=True, highlight=False)
+# What the parser raises for any bad command line.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 Data = Annotated[
     str | None,
-    typer.Argument(help="A dataset's name, a folder of class folders, a list file, Parquet, .npy."),
+    typer.Argument(
+        metavar="DATA",
+        help="A dataset's name, a folder of class folders, a list file, Parquet, or .npy features.",
+    ),
 ]
-Run = Annotated[Path, typer.Argument(help="A run's folder, or its model.safetensors.")]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, or its model.safetensors.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE …", help="Single values over the recipe."),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+DataSet = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE …", help="Options of the data: data.root=DIR …"),
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Workers = Annotated[
-    int | None, typer.Option(min=0, help="Processes that decode images [default: cores − 1].")
+    int | None,
+    typer.Option(metavar="N", help="Processes that decode images.  [default: all cores but 1]"),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
-OtherData = Annotated[
-    str | None, typer.Option("--data", help="Another dataset [default: the run's own].")
-]
 
 
-@app.command(epilog="Example: wcdas check ~/pictures")
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"wcdas {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="Begin with `wcdas train`, which needs no data, or `wcdas train FOLDER`.",
+)
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Image classification on long-tailed data."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command()
 def check(
-    data: Annotated[str, typer.Argument(help="What `wcdas train` would be given.")],
-    settings: Set = None,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="What `wcdas train` would be given.")],
+    settings: DataSet = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Show a dataset's tail, bad files and duplicates; trains nothing."""
+    """Show a dataset's tail, bad files and duplicates; trains nothing.
+
+    \b
+    Examples:
+      wcdas check ~/pictures
+      wcdas check cifar100-lt --set data.imbalance=50
+    """
     from wcdas.api import check_data
 
-    for line in check_data(data, settings or [], skip_bad):
+    console = _console()
+    with console.status("reading the data"):
+        lines = list(check_data(data, settings or [], skip_bad))
+    for line in lines:
         console.print(line)
 
 
-@app.command(
-    epilog="Examples: wcdas train · wcdas train ~/pictures --seed 1 · "
-    "wcdas train cifar100-lt --set data.imbalance=50 epochs=100 · "
-    "wcdas train --out runs/digits-lt-wcdas-s0-1 --resume"
-)
+@app.command(short_help="Train a classifier and evaluate it.")
 def train(
     data: Data = None,
     method: Annotated[
-        str | None, typer.Option(help="See `wcdas list methods` [default: wcdas].")
+        str | None,
+        typer.Option(metavar="NAME", help="See `wcdas list methods`.  [default: wcdas]"),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="A shipped recipe's name, or a TOML file.")
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="A shipped recipe, or a TOML file of your own."),
     ] = None,
     settings: Set = None,
-    seed: Annotated[int | None, typer.Option(help="Of everything random [default: 0].")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of everything random.  [default: 0]")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's folder [default: runs/DATA-METHOD-sSEED-N].")
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's folder.  [default: runs/DATA-METHOD-sSEED-N]"),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Train a classifier, evaluate it, and leave everything in a folder."""
+    """Train a classifier, evaluate it, and leave everything in a folder.
+
+    Without DATA it trains on handwritten digits that come with the package.
+
+    \b
+    Examples:
+      wcdas train
+      wcdas train ~/pictures --seed 1
+      wcdas train cifar100-lt --set data.imbalance=50 epochs=100
+      wcdas train --method softmax --set stages.representation.lr=0.05
+      wcdas train --out runs/digits-lt-wcdas-s0-1 --resume
+    """
     from wcdas.api import train as train_run
 
+    console = _console()
     run = train_run(
         data,
         method,
@@ -87,94 +141,171 @@ def train(
         out=out,
         resume=resume,
         device=device,
-        workers=workers,
+        workers=_workers(workers),
         skip_bad=skip_bad,
         console=console,
     )
     if int(os.environ.get("RANK", "0")) == 0:
-        console.print(f"\n{run.table()}\n\n{run.path}")
+        console.print(f"\n{run.table()}\n{_facts(run.metrics)}\n\n{run.path}")
 
 
-@app.command(
-    epilog="Examples: wcdas evaluate runs/digits-lt-softmax-s0-1 --logit-adjustment 1 · "
-    "wcdas evaluate RUN --prior uniform"
-)
+@app.command()
 def evaluate(
     run: Run,
-    data: OtherData = None,
-    settings: Set = None,
-    prior: Annotated[
-        str | None, typer.Option(help="uniform, train, or a file: the class mix to predict for.")
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="Other data.  [default: the run's own]"),
     ] = None,
-    logit_adjustment: Annotated[float, typer.Option(help="τ of z − τ log π; 0 is off.")] = 0.0,
-    tau_norm: Annotated[float, typer.Option(help="τ of w/‖w‖^τ, linear heads; 0 is off.")] = 0.0,
-    max_norm: Annotated[float, typer.Option(help="Largest ‖w‖, linear heads; 0 is off.")] = 0.0,
-    temperature: Annotated[float, typer.Option(help="Instead of the fitted one.")] = 0.0,
+    settings: DataSet = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="uniform|train|FILE",
+            help="The class mix to predict for; a file has lines `class,number`.",
+        ),
+    ] = None,
+    logit_adjustment: Annotated[
+        float | None, typer.Option(metavar="TAU", help="z − τ log π after training.")
+    ] = None,
+    tau_norm: Annotated[
+        float | None, typer.Option(metavar="TAU", help="w/‖w‖^τ, for a linear head.")
+    ] = None,
+    max_norm: Annotated[
+        float | None, typer.Option(metavar="NORM", help="The largest ‖w‖, for a linear head.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(metavar="T", help="Instead of the fitted one.")
+    ] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="A line for every class.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All metrics as JSON.")] = False,
     device: Device = "auto",
-    workers: Workers = 0,
+    workers: Workers = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Measure a trained run: many/medium/few, per class, calibration; post-hoc corrections."""
+    """Measure a trained run: many/medium/few, per class, calibration.
+
+    \b
+    Examples:
+      wcdas evaluate runs/digits-lt-wcdas-s0-1 --per-class
+      wcdas evaluate RUN --data ~/other-pictures
+      wcdas evaluate RUN --prior train
+      wcdas evaluate RUN --logit-adjustment 1 --json
+    """
+    from wcdas.api import data_options
     from wcdas.deploy import Correction, evaluate_run
-    from wcdas.evaluation import class_table, result_table
 
     correction = Correction(prior, logit_adjustment, tau_norm, max_norm, temperature)
-    options = _data_options(settings) | {"skip_bad": skip_bad}
-    metrics = evaluate_run(run, data, correction, device=device, workers=workers or 0, **options)
+    options = data_options(settings or [])
+    console = _console()
+    with console.status("evaluating"):
+        metrics = evaluate_run(
+            run,
+            data,
+            correction,
+            device=device,
+            workers=_workers(workers),
+            skip_bad=skip_bad,
+            **options,
+        )
     if as_json:
+        import json
+
         print(json.dumps(metrics))
         return
-    console.print(result_table({metrics["method"]: metrics}))
-    if metrics["ece"] is not None:
-        console.print(
-            f"calibration error {metrics['ece']:.3f}, macro F1 {metrics['macro_f1']:.3f}, "
-            f"classes never predicted {metrics['never_predicted']}"
-        )
+    from wcdas.evaluation import class_table, result_table
+
+    console.print(f"{metrics['dataset']}: {metrics['test_images']:,} test samples")
+    console.print(f"{result_table({metrics['method']: metrics})}\n{_facts(metrics)}")
     if per_class:
-        console.print(class_table(metrics["per_class"]))
+        console.print(f"\n{class_table(metrics['per_class'])}")
 
 
-@app.command(epilog="Example: wcdas embed RUN ~/pictures --out features.parquet")
+@app.command(short_help="Write a dataset's features, to train on or to look at.")
 def embed(
     run: Run,
     data: Data = None,
-    settings: Set = None,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("features.parquet"),
+    settings: DataSet = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")] = Path(
+        "features.parquet"
+    ),
     device: Device = "auto",
-    workers: Workers = 0,
+    workers: Workers = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Write a dataset's features to Parquet, which `wcdas train` reads as data."""
+    """Write a dataset's features to Parquet, which `wcdas train` reads as data.
+
+    \b
+    Examples:
+      wcdas embed runs/digits-lt-wcdas-s0-1
+      wcdas embed RUN ~/pictures --out features.parquet
+      wcdas train features.parquet
+    """
+    from wcdas.api import data_options
     from wcdas.deploy import embed as embed_data
 
-    options = _data_options(settings) | {"skip_bad": skip_bad}
-    count = embed_data(run, data, out, device=device, workers=workers or 0, **options)
+    options = data_options(settings or [])
+    console = _console()
+    with console.status("computing features"):
+        count = embed_data(
+            run,
+            data,
+            out,
+            device=device,
+            workers=_workers(workers),
+            skip_bad=skip_bad,
+            **options,
+        )
     console.print(f"{count:,} feature vectors in {out}; train on them with: wcdas train {out}")
 
 
-@app.command(name="list", epilog="Example: wcdas list methods")
+@app.command(name="list")
 def list_names(
     kind: Annotated[
-        str, typer.Argument(help="methods, heads, losses, datasets, backbones, recipes.")
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="methods, heads, losses, datasets, backbones, recipes, samplers or augmentations.",
+        ),
     ],
 ) -> None:
-    """List what can be named on the command line."""
+    """List what can be named on the command line.
+
+    \b
+    Examples:
+      wcdas list methods
+      wcdas list recipes
+    """
     from wcdas.listing import listing
 
     for line in listing(kind):
-        console.print(line)
+        print(line)
 
 
-def _data_options(settings: list[str] | None) -> dict[str, Any]:
-    from wcdas.recipes import parse_settings
+def _console() -> "Console":
+    from rich.console import Console
 
-    table = parse_settings(settings or [])
-    for key in table:
-        if key != "data":
-            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
-    return dict(table.get("data", {}))
+    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+
+def _workers(given: int | None) -> int:
+    if given is not None and given < 0:
+        raise InputError(f"--workers is {given}; expected 0 (none) or more")
+    return max(0, (os.cpu_count() or 1) - 1) if given is None else given
+
+
+def _facts(metrics: dict[str, Any]) -> str:
+    """The metrics that the table by groups does not show, in two lines."""
+    if not metrics["test_images"]:
+        return "no test samples"
+    from wcdas.evaluation.table import percent
+
+    top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
+    return (
+        f"top-1 {percent(metrics['top1'])}, {top5}balanced "
+        f"{percent(metrics['balanced_accuracy'])}, macro F1 {percent(metrics['macro_f1'])}\n"
+        f"calibration error {percent(metrics['ece'])}, "
+        f"classes never predicted {metrics['never_predicted']}"
+    )
 
 
 def _spread_settings(arguments: list[str]) -> list[str]:
@@ -186,25 +317,50 @@ def _spread_settings(arguments: list[str]) -> list[str]:
             if spread[-1] != "--set":
                 spread.append("--set")
         else:
-            inside = argument == "--set"
+            inside = argument == "--set" or argument.startswith("--set=")
         spread.append(argument)
     return spread
 
 
 def main() -> None:
     """Exit status: 0 done, 1 the work failed, 2 bad input, 130 stopped by the user."""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    # What PIL thinks of a photograph's metadata is not for the user; a bad picture is an error.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        app(_spread_settings(sys.argv[1:]))
+        return int(app(_spread_settings(arguments), prog_name="wcdas", standalone_mode=False) or 0)
+    except USAGE_ERROR as error:
+        return _fail(_usage(error), 2)
     except InputError as error:
-        errors.print(f"wcdas: {error}")
-        sys.exit(2)
-    except (InterruptedRunError, KeyboardInterrupt) as stop:
-        errors.print(f"wcdas: {stop or 'stopped'}")
-        sys.exit(130)
+        return _fail(error, 2)
+    except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
+        return _fail(str(stop) or "stopped", 130)
     except WorkError as error:
-        errors.print(f"wcdas: {error}")
-        sys.exit(1)
+        return _fail(error, 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(error, 1)
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        return _fail("out of memory; go on with --device cpu, or free the device", 1)
+
+
+def _usage(error: Any) -> str:
+    """A bad command line in one line, with the help that explains it."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx else "wcdas"
+    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
+
+
+def _fail(message: object, status: int) -> int:
+    print(f"wcdas: {' '.join(str(message).splitlines())}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

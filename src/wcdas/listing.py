@@ -1,34 +1,90 @@
 """What can be named on the command line, a line each."""
 
-from wcdas.backbones import list_backbones
-from wcdas.data import list_datasets
+from collections.abc import Callable
+
 from wcdas.errors import InputError
-from wcdas.heads import HEADS
-from wcdas.losses import LOSSES
-from wcdas.methods import METHODS
 from wcdas.names import unknown
-from wcdas.recipes import list_recipes, read_recipe_header
+
+DATASETS = {
+    "digits-lt": "handwritten digits, 10 classes of 120 to 2 images; comes with the package",
+    "cifar10-lt": "10 classes; the official archive or Parquet; data.imbalance, data.profile",
+    "cifar100-lt": "100 classes; the official archive or Parquet; data.imbalance, data.profile",
+    "imagenet-lt": "1,000 classes; the public list files over an image root, data.root",
+    "inat2018": "8,142 classes; the public list files or JSON over an image root, data.root",
+}
 
 
 def listing(kind: str) -> list[str]:
     """The names of a kind, with what each is."""
-    described = {
-        "methods": lambda: {
-            name: f"{m.summary} ({m.paper}); stages: {', '.join(m.defaults['stages'])}"
-            for name, m in METHODS.items()
-        },
-        "heads": lambda: {name: _first_line(head) for name, head in HEADS.items()},
-        "losses": lambda: {name: _first_line(loss) for name, loss in LOSSES.items()},
-        "datasets": lambda: dict.fromkeys(list_datasets(), ""),
-        "backbones": lambda: dict.fromkeys([*list_backbones(), "… and every name of timm"], ""),
-        "recipes": lambda: {name: read_recipe_header(name) for name in list_recipes()},
-    }
-    if kind not in described:
-        raise InputError(str(unknown("kind", kind, described)))
-    rows = described[kind]()
+    if kind not in KINDS:
+        raise InputError(str(unknown("kind", kind, KINDS)))
+    rows = KINDS[kind]()
     width = max(map(len, rows))
     return [f"{name:<{width}}  {text}".rstrip() for name, text in rows.items()]
 
 
-def _first_line(cls: type) -> str:
-    return (cls.__doc__ or "").strip().splitlines()[0]
+# Each imports what it needs: the methods can be listed without waiting for torch.
+
+
+def _methods() -> dict[str, str]:
+    from wcdas.methods import METHODS
+
+    return {
+        name: f"{method.summary} ({method.paper}); stages: {', '.join(method.defaults['stages'])}"
+        for name, method in METHODS.items()
+    }
+
+
+def _heads() -> dict[str, str]:
+    from wcdas.heads import HEADS
+
+    return {name: _first_line(head) for name, head in HEADS.items()}
+
+
+def _losses() -> dict[str, str]:
+    from wcdas.losses import LOSSES
+
+    return {name: _first_line(loss) for name, loss in LOSSES.items()}
+
+
+def _backbones() -> dict[str, str]:
+    from wcdas.backbones import list_backbones
+
+    return dict.fromkeys([*list_backbones(), "… and every name of timm"], "")
+
+
+def _recipes() -> dict[str, str]:
+    from wcdas.recipes import list_recipes, read_recipe_header
+
+    # The first line of a header is the command, the second says what the recipe is.
+    headers = {name: read_recipe_header(name).split("  ") for name in list_recipes()}
+    return {name: lines[min(1, len(lines) - 1)] for name, lines in headers.items()}
+
+
+def _samplers() -> dict[str, str]:
+    from wcdas.data.samplers import SAMPLERS
+
+    learned = {"meta": "Learns how often to draw each class (BALMS, Ren et al., 2020)."}
+    return {name: _first_line(sampler) for name, sampler in SAMPLERS.items()} | learned
+
+
+def _augmentations() -> dict[str, str]:
+    from wcdas.data.augment import AUGMENTATIONS
+
+    return {name: _first_line(policy) for name, policy in AUGMENTATIONS.items()}
+
+
+def _first_line(cls: object) -> str:
+    return (cls.__doc__ or "").strip().split("\n")[0]
+
+
+KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "methods": _methods,
+    "heads": _heads,
+    "losses": _losses,
+    "datasets": lambda: DATASETS,
+    "backbones": _backbones,
+    "recipes": _recipes,
+    "samplers": _samplers,
+    "augmentations": _augmentations,
+}

@@ -108,7 +108,7 @@ def test_one_bit_black_and_white():
 @pytest.mark.parametrize("side", [50_000, 12_000])
 def test_huge_pictures_are_refused_from_the_header(read, side):
     start = time.perf_counter()
-    with pytest.raises(InputError, match=r"50000|12000|decompression bomb"):
+    with pytest.raises(InputError, match=r"50000|12000|more than 100,000,000 pixels"):
         read(png_header(side, side))
     assert time.perf_counter() - start < 1
 

@@ -8,15 +8,22 @@ from wcdas import WCDASHead, create_head, list_heads
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
+@pytest.fixture
+def _tf32():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def batch(classes: int = 50):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(32, 16, generator=generator)
     return features, torch.randint(classes, (32,), generator=generator)
 
 
+@pytest.mark.usefixtures("_tf32")
 @pytest.mark.parametrize("name", list_heads())
-def test_equals_the_cpu_under_autocast_and_tf32(name, monkeypatch):
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+def test_equals_the_cpu_under_autocast_and_tf32(name):
     torch.manual_seed(0)
     head = create_head(name, 16, 50)
     features, labels = batch()

@@ -39,15 +39,19 @@ def test_the_operator_is_registered_whole():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("compiled", [False, True])
-def test_tf32_stays_out_of_the_product_and_its_gradient(monkeypatch, compiled):
+def test_tf32_stays_out_of_the_product_and_its_gradient(compiled):
     a = torch.randn(256, 512, device="cuda", requires_grad=True)
     b = torch.randn(512, 256, device="cuda")
     exact = (a.double() @ b.double()).float()
     exact_gradient = (torch.ones(256, 256, device="cuda").double() @ b.double().mT).float()
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
-    assert (a @ b - exact).norm() > 1e-4 * exact.norm()
-    product = (torch.compile(matmul) if compiled else matmul)(a, b)
-    (gradient,) = torch.autograd.grad(product.sum(), a)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        rough = a @ b
+        product = (torch.compile(matmul) if compiled else matmul)(a, b)
+        (gradient,) = torch.autograd.grad(product.sum(), a)
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+    assert (rough - exact).norm() > 1e-4 * exact.norm()
     assert (product - exact).norm() < 1e-6 * exact.norm()
     assert (gradient - exact_gradient).norm() < 1e-6 * exact_gradient.norm()
-    assert torch.backends.cuda.matmul.allow_tf32

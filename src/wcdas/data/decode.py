@@ -69,9 +69,14 @@ def open_image(source: Path | bytes, channels: int, name: str | None = None) -> 
     image = _open(source, name)
     _decode(image, source, name)
     try:
-        return _convert(_upright(image), "L" if channels == 1 else "RGB")
+        return as_mode(image, channels)
     except (ValueError, OSError) as error:
         raise _unreadable(source, name, error) from error
+
+
+def as_mode(image: Image.Image, channels: int) -> Image.Image:
+    """An opened picture upright, in mode L for one channel and RGB for three."""
+    return _convert(_upright(image), "L" if channels == 1 else "RGB")
 
 
 def _open(source: Path | bytes, name: str | None) -> Image.Image:
@@ -126,6 +131,8 @@ def _called(source: Path | bytes, name: str | None) -> str:
 def _unreadable(source: Path | bytes, name: str | None, error: Exception) -> InputError:
     if isinstance(error, UnidentifiedImageError):
         reason = "not a picture that can be read"
+    elif isinstance(error, Image.DecompressionBombError):
+        reason = f"more than {MAX_PIXELS:,} pixels"
     elif isinstance(error, FileNotFoundError):
         reason = "no such file"
     else:

@@ -5,7 +5,6 @@ its first n_c, from 120 of the zeros downwards.
 """
 
 import torch
-from sklearn.datasets import load_digits
 
 from wcdas.data.assemble import assemble
 from wcdas.data.dataset import ArrayImages, Dataset
@@ -17,6 +16,8 @@ IMBALANCE = 50.0
 
 
 def open_digits(imbalance: float = IMBALANCE, profile: str = "exp") -> Dataset:
+    from sklearn.datasets import load_digits  # half a second, which other datasets need not wait
+
     digits = load_digits()
     labels = torch.from_numpy(digits.target).long()
     # 17 grey levels, 0 to 16.

@@ -29,7 +29,7 @@ def duplicates(dataset: Dataset) -> Iterator[str]:
     if not same:
         yield "no test sample is a training sample too"
         return
-    yield f"warning: {len(same)} test samples are training samples too, such as"
+    yield f"warning: test samples that are training samples too: {len(same)}, such as"
     for in_train, in_test in same[:SHOWN]:
         yield f"  {dataset.test.name(in_test)} = {dataset.train.name(in_train)}"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from wcdas.deploy.model import Model, load
+from wcdas.deploy.model import Model, Source, load
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
@@ -27,27 +27,52 @@ class Correction:
     """
 
     prior: str | None = None
-    logit_adjustment: float = 0.0
-    tau_norm: float = 0.0
-    max_norm: float = 0.0
-    temperature: float = 0.0
+    logit_adjustment: float | None = None
+    tau_norm: float | None = None
+    max_norm: float | None = None
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("logit_adjustment", "tau_norm", "max_norm", "temperature"):
+            value = getattr(self, name)
+            lowest = "of at least 0" if name in ("logit_adjustment", "tau_norm") else "above 0"
+            fits = value is None or (value >= 0 if "least" in lowest else value > 0)
+            if not fits or value == float("inf"):
+                option = name.replace("_", "-")
+                raise InputError(f"{option} is {value}; expected a number {lowest}")
+        if self.prior is not None and self.logit_adjustment:
+            raise InputError(
+                "a prior and logit adjustment correct the same thing; give one of them"
+            )
 
 
 def evaluate_run(
-    run: str | Path,
+    run: Source,
     data: str | Path | None = None,
     correction: Correction = Correction(),  # noqa: B008
     *,
     device: str = "auto",
     workers: int = 0,
+    skip_bad: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """Measure a trained run on its own test set, or on that of another dataset."""
-    if correction.prior is not None and correction.logit_adjustment:
-        raise InputError("a prior and logit adjustment correct the same thing; give one of them")
+    """Measure a trained run on its own test set, or on that of another dataset.
+
+    Args:
+        run: a run's folder, or its model file.
+        data: another dataset than the run's own, with classes that the model knows.
+        correction: what to do to the model before.
+        device: auto, cpu, cuda or cuda:N.
+        workers: processes that decode images; 0 is none.
+        skip_bad: leave unreadable images out.
+        options: those of `open_dataset`, such as root=DIR.
+    """
     model = load(run, device)
     _correct_weights(model, correction)
-    dataset = dataset_for(model, Path(run), data, options)
+    _check_logit_adjustment(model, correction)
+    if correction.prior is not None:
+        model.prior(correction.prior)  # refused before any work
+    dataset = dataset_for(model, Path(run), data, options, skip_bad)
     logits = run_split(model, dataset.test, workers)[1]
     logits = model.calibrated(logits, correction.prior, correction.temperature)
     counts = torch.tensor(model.info.class_counts)
@@ -55,6 +80,15 @@ def evaluate_run(
         logits = adjust_logits(logits, counts, correction.logit_adjustment)
     metrics = evaluate(logits, dataset.test.labels, counts, model.class_names)
     return {"method": model.info.method, "dataset": dataset.name} | metrics
+
+
+def _check_logit_adjustment(model: Model, correction: Correction) -> None:
+    """The tail is never corrected twice."""
+    if correction.logit_adjustment and model.info.prior == "uniform":
+        raise InputError(
+            f"the model was trained by {model.info.method} for classes that are equally frequent, "
+            "so logit adjustment would correct the tail twice; leave it out"
+        )
 
 
 def _correct_weights(model: Model, correction: Correction) -> None:

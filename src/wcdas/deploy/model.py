@@ -1,5 +1,6 @@
 """A trained model, ready to predict."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,12 +8,16 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from wcdas.data.decode import open_image
+from wcdas.data.decode import as_mode, open_image
 from wcdas.data.resize import evaluation_square, to_pixels
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import read_prior, shift_prior
 from wcdas.training.distributed import choose_device
 from wcdas.training.model_file import load_model
+from wcdas.training.run_folder import RunFolder
+
+Source = str | os.PathLike[str]  # a run, its folder or its model file
+Picture = str | os.PathLike[str] | Image.Image
 
 
 class Model:
@@ -24,20 +29,34 @@ class Model:
     """
 
     def __init__(self, path: Path, device: str = "auto") -> None:
-        self.classifier, self.info = load_model(path)
         self.device = choose_device(device)
+        self.classifier, self.info = load_model(path)
         self.classifier.to(self.device)
 
     @property
     def class_names(self) -> list[str]:
         return self.info.class_names
 
-    def preprocess(self, image: str | Path | Image.Image) -> Tensor:
-        """An image, or its file, as the classifier takes it: (channels, size, size)."""
+    @property
+    def takes_features(self) -> bool:
+        """Whether inputs are feature vectors instead of images."""
+        return self.info.backbone == "identity"
+
+    def preprocess(self, image: Picture) -> Tensor:
+        """An image, or its file, as the classifier takes it: (channels, size, size).
+
+        Turned upright, laid on white and brought to size as in training and evaluation.
+        """
         info = self.info
-        picture = (
-            image if isinstance(image, Image.Image) else open_image(Path(image), info.channels)
-        )
+        if self.takes_features:
+            raise InputError(
+                f"the model takes vectors of {info.channels} numbers, not images; "
+                "compute them with the run its training features came from"
+            )
+        if isinstance(image, Image.Image):
+            picture = as_mode(image, info.channels)
+        else:
+            picture = open_image(Path(image), info.channels)
         pixels = to_pixels(evaluation_square(picture, info.input_size)).float() / 255
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (info.mean, info.std))
         return (pixels - mean) / std
@@ -45,37 +64,79 @@ class Model:
     @torch.no_grad()
     def logits(self, inputs: Tensor, prior: str | None = None) -> Tensor:
         """Calibrated logits of preprocessed inputs, under another class prior if one is given."""
-        return self.calibrated(self.classifier(inputs.to(self.device)).cpu(), prior)
+        return self.calibrated(self.classifier(inputs.to(self.device)).float().cpu(), prior)
 
-    def calibrated(self, logits: Tensor, prior: str | None, temperature: float = 0.0) -> Tensor:
+    def calibrated(
+        self, logits: Tensor, prior: str | None = None, temperature: float | None = None
+    ) -> Tensor:
         """Logits over the temperature, moved from the prior of training to another one."""
         logits = logits / (temperature or self.info.temperature)
         if prior is None:
             return logits
+        target = self.prior(prior)
+        counts = torch.tensor(self.info.class_counts)
+        return shift_prior(logits, read_prior(self.info.prior, self.class_names, counts), target)
+
+    def prior(self, given: str) -> Tensor:
+        """The probabilities of a class prior to predict for: "uniform", "train" or a file's."""
         if self.info.prior == "none":
             raise InputError(
                 f"the model was trained by {self.info.method}, whose logits follow no known class "
                 "prior, so another cannot be put in its place; leave the prior out"
             )
-        counts, names = torch.tensor(self.info.class_counts), self.class_names
-        trained = read_prior(self.info.prior, names, counts)
-        return shift_prior(logits, trained, read_prior(prior, names, counts))
+        return read_prior(given, self.class_names, torch.tensor(self.info.class_counts))
 
     def predict(
-        self, images: Sequence[str | Path | Image.Image], prior: str | None = None, batch: int = 64
+        self,
+        images: Picture | Sequence[Picture] | Tensor,
+        prior: str | None = None,
+        batch: int = 64,
     ) -> Tensor:
-        """The probability of every class for every image, (images, classes)."""
-        parts = [
-            self.logits(torch.stack([self.preprocess(i) for i in images[at : at + batch]]), prior)
-            for at in range(0, len(images), batch)
-        ]
+        """The probability of every class for every image, (images, classes).
+
+        Args:
+            images: files or PIL images; for a model of features a tensor (N, d).
+            prior: "uniform", "train" or a file: the class mix to predict for.
+            batch: images at a time.
+        """
+        if isinstance(images, (str, os.PathLike, Image.Image)):
+            images = [images]
+        if prior is not None:
+            self.prior(prior)
+        parts = []
+        for at in range(0, len(images), batch):
+            some = images[at : at + batch]
+            if isinstance(some, Tensor):
+                inputs = self._vectors(some)
+            else:
+                inputs = torch.stack([self.preprocess(image) for image in some])
+            parts.append(self.logits(inputs, prior))
         return torch.cat(parts).softmax(1) if parts else torch.zeros(0, len(self.class_names))
 
+    def _vectors(self, inputs: Tensor) -> Tensor:
+        length = self.info.channels
+        if not self.takes_features:
+            raise InputError("the model takes images; expected files or PIL images, not a tensor")
+        if inputs.dim() != 2 or inputs.shape[1] != length:
+            raise InputError(f"inputs have shape {tuple(inputs.shape)}; expected (N, {length})")
+        return inputs.float()
 
-def load(run: str | Path, device: str = "auto") -> Model:
-    """The model of a run's folder or of a model file."""
+
+def load(run: Source, device: str = "auto") -> Model:
+    """The model of a run's folder or of a model file, which needs no other file.
+
+    Args:
+        run: a run, its folder, or its model.safetensors.
+        device: auto, cpu, cuda or cuda:N.
+    """
     path = Path(run)
     file = path / "model.safetensors" if path.is_dir() else path
-    if not file.exists():
-        raise InputError(f"{run} holds no trained model; expected a run's folder or its model file")
+    if not file.is_file():
+        if RunFolder(path).exists:
+            raise InputError(
+                f"{path} is not finished; go on with: wcdas train --out {path} --resume"
+            )
+        raise InputError(
+            f"{path} holds no trained model; expected a run's folder or its model.safetensors"
+        )
     return Model(file, device)

@@ -1,5 +1,6 @@
 """What a trained model makes of a dataset's samples."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.data import open_dataset
 from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.deploy.model import Model
+from wcdas.deploy.opening import open_data
 from wcdas.errors import InputError
 from wcdas.training.distributed import Ranks
 from wcdas.training.prediction import predict_split
@@ -18,15 +19,21 @@ from wcdas.training.run_folder import RunFolder
 
 
 def dataset_for(
-    model: Model, run: Path, data: str | Path | None, options: dict[str, Any]
+    model: Model,
+    run: Path,
+    data: str | Path | None,
+    options: Mapping[str, Any],
+    skip_bad: bool = False,
 ) -> Dataset:
     """The dataset named, or the run's own; its classes must be the model's."""
     if data is None:
         if not run.is_dir():
             raise InputError(f"{run} is a model file and names no dataset; give one with --data")
-        stored = dict(RunFolder(run).read_run()["data"])
-        data, options = stored.pop("source"), stored | options
-    dataset = open_dataset(data, **options)
+        stored = RunFolder(run).read_run()
+        data, options = stored["data"]["source"], stored["data"] | dict(options)
+        skip_bad = skip_bad or left_out(stored)
+    dataset = open_data(data, options, skip_bad)
+    _check_kind(model, dataset, data)
     own = model.class_names
     missing = sorted(set(dataset.class_names) - set(own))
     if missing:
@@ -34,8 +41,6 @@ def dataset_for(
             f"{data} has class {missing[0]!r}, which the model does not know; expected only "
             f"classes among its {len(own)}"
         )
-    if not isinstance(dataset.train, FeatureVectors) and model.info.backbone == "identity":
-        raise InputError(f"the model takes feature vectors, but {data} holds images")
     if dataset.class_names == own:
         return dataset
     index = torch.tensor([own.index(name) for name in dataset.class_names])
@@ -45,6 +50,11 @@ def dataset_for(
         train=_relabelled(dataset.train, index),
         test=_relabelled(dataset.test, index),
     )
+
+
+def left_out(run: Mapping[str, Any]) -> bool:
+    """Whether a run was started with unreadable images left out."""
+    return bool(run["info"]["data"].get("skipped", 0))
 
 
 def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:
@@ -60,7 +70,24 @@ def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]
         device=model.device,
         workers=workers,
     )
-    return predict_split(model.classifier, loader, Ranks(0, 1, model.device))
+    try:
+        return predict_split(model.classifier, loader, Ranks(0, 1, model.device))
+    finally:
+        loader.close()
+
+
+def _check_kind(model: Model, dataset: Dataset, data: str | Path) -> None:
+    """Features for a model of features, images for one of images."""
+    features = isinstance(dataset.train, FeatureVectors)
+    if model.takes_features and not features:
+        raise InputError(f"the model takes feature vectors, but {data} holds images")
+    if features and not model.takes_features:
+        raise InputError(f"the model takes images, but {data} holds feature vectors")
+    if features and dataset.channels != model.info.channels:
+        raise InputError(
+            f"{data} holds vectors of {dataset.channels} numbers; the model takes "
+            f"{model.info.channels}. Embed it with the run the model's features came from"
+        )
 
 
 def _relabelled(split: Split, index: Tensor) -> Split:

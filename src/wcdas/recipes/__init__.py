@@ -18,6 +18,7 @@ from wcdas.names import unknown
 from wcdas.training.config import Config, build
 
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
+TABLES = ("data", "backbone", "head", "augment", "calibration", "stages")
 
 Table = dict[str, Any]
 
@@ -32,13 +33,16 @@ def read_recipe(name: str | Path) -> Table:
     """A shipped recipe by name, or one's own by file."""
     path = Path(name)
     if path.is_file():
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"recipe {name} cannot be read as TOML: {error}") from None
     elif str(name) in list_recipes():
         text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
     else:
         raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
     try:
-        return tomllib.loads(text)
+        return _checked(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"recipe {name} is not valid TOML: {error}") from None
 
@@ -64,21 +68,34 @@ def parse_settings(settings: Sequence[str]) -> Table:
             if not isinstance(place, dict):
                 raise InputError(f"--set got {key!r}, but {parent!r} has a value already")
         place[leaf] = _value(text.strip())
-    return table
+    return _checked(table)
 
 
 def resolve(
     method: str, dataset: str, given: Sequence[Table], automatic: Table, seed: int | None
 ) -> Config:
-    """The configuration of a run from its layers; `automatic` is what suits data and machine."""
+    """The configuration of a run from its layers.
+
+    Args:
+        method: a name of `list_methods()`.
+        dataset: its name; there may be a shipped recipe for it.
+        given: own recipes, which may add stages, and last the single settings, which may not.
+        automatic: what suits data and machine.
+        seed: over whatever the layers say.
+    """
     if method not in METHODS:
         raise InputError(str(unknown("method", method, METHODS)))
     table: Table = copy.deepcopy(dict(METHODS[method].defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     for layer in (automatic, shipped):
         _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
-    for layer in given:
+    *recipes, settings = given
+    for layer in recipes:
         _merge(table, _spread(layer, table["stages"]))
+    for name in settings.get("stages", {}):
+        if name not in table["stages"]:
+            raise InputError(str(unknown("stage", name, table["stages"])))
+    _merge(table, _spread(settings, table["stages"]))
     if seed is not None:
         table["seed"] = seed
     return build({"method": method, "data": {}} | table)
@@ -99,7 +116,7 @@ def _spread(layer: Mapping[str, Any], stages: Iterable[str]) -> Table:
     bare = {key: result.pop(key) for key in EVERY_STAGE if key in result}
     if bare:
         own = result.setdefault("stages", {})
-        for name in stages:
+        for name in dict.fromkeys([*stages, *own]):
             own[name] = bare | own.get(name, {})
     return result
 
@@ -108,6 +125,17 @@ def _for_stages(layer: Table, names: Iterable[str]) -> Table:
     """A dataset's recipe without the stages that a method does not have."""
     stages = layer.get("stages", {})
     return layer | {"stages": {name: stages[name] for name in names if name in stages}}
+
+
+def _checked(layer: Table) -> Table:
+    """A layer whose tables are tables, so that layers can be laid over each other."""
+    places = {key: layer[key] for key in TABLES if key in layer}
+    if isinstance(layer.get("stages"), dict):
+        places |= {f"stages.{name}": stage for name, stage in layer["stages"].items()}
+    for path, value in places.items():
+        if not isinstance(value, dict):
+            raise InputError(f"{path} is {value!r}; expected a table; set a key in it, {path}.KEY")
+    return layer
 
 
 def _value(text: str) -> Any:

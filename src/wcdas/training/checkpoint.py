@@ -23,7 +23,11 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     data = buffer.getbuffer()
     path = folder / f"{step:09d}-{hashlib.sha256(data).hexdigest()[:16]}.pt"
     write_synced(path, data)
-    for old in _newest_first(folder)[KEPT:]:
+    others = [other for other in _newest_first(folder) if other != path]
+    before = [other for other in others if _step(other) <= step]
+    # A run goes on from its newest whole checkpoint, so later ones are damaged.
+    stale = [other for other in others if other not in before[: KEPT - 1]]
+    for old in (*stale, *folder.glob(".*.partial")):
         old.unlink(missing_ok=True)
     return path
 
@@ -42,7 +46,7 @@ def load_latest(folder: Path) -> dict[str, Any] | None:
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
     """Write a file so that after a crash it is there whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.partial")
     try:
         with aside.open("wb") as file:
             file.write(data)
@@ -60,3 +64,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 def _newest_first(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]*-*.pt"), reverse=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.split("-")[0])

@@ -1,6 +1,7 @@
 """What a run is made of, as frozen dataclasses; every key a user may set is a field here."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -40,6 +41,7 @@ class Stage:
     concentration_weight_decay: float = field(default=-1.0)  # of w_ρ and s; below 0: the same
     clip: float = field(default=0.0, metadata={"at_least": 0})  # of the gradient's norm; 0: none
     ema: float = field(default=0.0, metadata={"at_least": 0, "below": 1})  # decay; 0: none
+    # continue: optimizer, decay, rate and schedule of the stage before, over the epochs of both
     optimizer: Literal["fresh", "continue"] = "fresh"
 
 
@@ -82,6 +84,7 @@ def build(table: Mapping[str, Any]) -> Config:
     config: Config = _build(Config, table, "")
     if not config.stages:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
+    _check_continued(config.stages)
     return config
 
 
@@ -107,6 +110,28 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             paths[f"{prefix}{key}"] = value
     return paths
+
+
+def _check_continued(stages: Mapping[str, Stage]) -> None:
+    """A stage that continues an optimizer must train the very parameters of the one before."""
+    previous: Stage | None = None
+    for name, stage in stages.items():
+        if stage.optimizer == "continue":
+            wrong = (
+                "there is no stage before it"
+                if previous is None
+                else f"the stage before it trains {previous.trains!r}, this one {stage.trains!r}"
+                if previous.trains != stage.trains
+                else f"its head is {stage.head!r}"
+                if stage.head != "keep"
+                else None
+            )
+            if wrong:
+                raise InputError(
+                    f"stages.{name}.optimizer is 'continue', but {wrong}; "
+                    "expected the same parameters in the stage before, or 'fresh'"
+                )
+        previous = stage
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
@@ -139,12 +164,17 @@ def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, float]) -> A
             )
         return value
     if get_origin(hint) is tuple:
+        numbers = isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
+        if not numbers:
+            raise InputError(f"{path} is {value!r}; expected a list of numbers")
         return tuple(float(v) for v in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not hint:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise InputError(f"{path} is {value!r}; expected {names[hint]}")
+    if hint is float and not math.isfinite(value):
+        raise InputError(f"{path} is {value}; expected a finite number")
     if "at_least" in bounds and not value >= bounds["at_least"]:
         raise InputError(f"{path} is {value}; expected at least {bounds['at_least']:g}")
     if "above" in bounds and not value > bounds["above"]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from wcdas.errors import InputError
 
@@ -50,6 +50,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"device is {name!r}; expected auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device is {name!r}; expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device is {name!r}, but no GPU is available; use --device cpu")
     return device
@@ -69,6 +71,13 @@ def gather(rows: Tensor, world: int) -> Tensor:
     parts = [torch.zeros_like(padded) for _ in range(world)]
     dist.all_gather(parts, padded)
     return torch.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)])
+
+
+def share_buffers(module: nn.Module, world: int) -> None:
+    """Give every rank the buffers of rank 0: each has its own statistics of a batch norm."""
+    if world > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
 
 
 def total(values: Tensor, world: int) -> Tensor:

@@ -11,6 +11,7 @@ Ren et al., "Balanced Meta-Softmax for Long-Tailed Visual Recognition", 2020 (ar
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -21,7 +22,8 @@ from wcdas.training.distributed import total
 
 
 class MetaSampler(Sampler):
-    """ψ, one logit per class, and Adam on it. The draws of an epoch follow ψ at its beginning.
+    """ψ, one logit per class, and Adam on it. The draws of an epoch follow ψ at its beginning,
+    which is part of the state, so that an epoch can be resumed in its middle.
 
     Args:
         labels: of the training images.
@@ -35,6 +37,7 @@ class MetaSampler(Sampler):
     ) -> None:
         super().__init__(labels, num_classes)
         self.logits = torch.zeros(num_classes, device=device, requires_grad=True)
+        self.at_beginning = self.logits.detach().clone()
         self.optimizer = torch.optim.Adam([self.logits], lr=lr)
         self.absent = torch.where(self.class_counts > 0, 0.0, -torch.inf).to(device)
 
@@ -42,9 +45,13 @@ class MetaSampler(Sampler):
     def probabilities(self) -> Tensor:
         return (self.logits.detach() + self.absent).softmax(0)
 
+    def begin_epoch(self) -> None:
+        """Let the draws follow ψ as it is now."""
+        self.at_beginning = self.logits.detach().clone()
+
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         key, draws = random.stream(key, epoch), torch.arange(len(self.labels))
-        psi = (self.logits.detach() + self.absent).cpu()
+        psi = (self.at_beginning + self.absent).cpu()
         classes = (psi + self._gumbel(key, draws)).argmax(1)
         image = random.bits(random.stream(key, 1), draws, 1)[:, 0]
         return self.by_class[self.starts[classes] + image % self.class_counts[classes]]
@@ -57,11 +64,25 @@ class MetaSampler(Sampler):
         labels: Tensor,
         positions: Tensor,
         key: int,
+        epoch: int,
         balanced: tuple[Tensor, Tensor],
         world: int = 1,
     ) -> None:
-        """One step of ψ; `key` and `positions` are those of the sequence the batch is part of."""
-        soft = (self.logits + self.absent + self._gumbel(key, positions)).softmax(1)
+        """One step of ψ.
+
+        Args:
+            head: the classifier, left as it is.
+            lr: of its step.
+            features: of the batch.
+            labels: of the batch.
+            positions: of the batch in the sequence of (`key`, `epoch`).
+            key: of the sequence.
+            epoch: of the sequence.
+            balanced: features and labels of a class-balanced batch.
+            world: processes; each hands in its slices, and all take the step of the whole.
+        """
+        noise = self._gumbel(random.stream(key, epoch), positions)
+        soft = (self.logits + self.absent + noise).softmax(1)
         chance = soft.gather(1, labels.unsqueeze(1)).squeeze(1)
         drawn = 1 + chance - chance.detach()
         module = _HeadLoss(head)
@@ -69,10 +90,17 @@ class MetaSampler(Sampler):
         parameters: dict[str, Tensor] = {k: v for k, v in named if v.requires_grad}
         inner = functional_call(module, parameters, (features, labels, drawn))
         slopes = torch.autograd.grad(inner, list(parameters.values()), create_graph=True)
-        stepped = {k: v - lr * g for (k, v), g in zip(parameters.items(), slopes, strict=True)}
+        stepped: dict[str, Tensor] = {
+            k: (v - lr * _mean(g, world)).detach().requires_grad_()
+            for (k, v), g in zip(parameters.items(), slopes, strict=True)
+        }
         outer = functional_call(module, stepped, balanced)
-        (slope,) = torch.autograd.grad(outer, [self.logits])
-        self.logits.grad = total(slope, world) / world
+        to_stepped = torch.autograd.grad(outer, list(stepped.values()))
+        # d outer / dψ = (d outer / d stepped) · (d stepped / dψ), and stepped = θ − lr · slopes(ψ)
+        (slope,) = torch.autograd.grad(
+            slopes, [self.logits], [-lr * _mean(g, world) for g in to_stepped]
+        )
+        self.logits.grad = _mean(slope, world)
         self.optimizer.step()
 
     def _gumbel(self, key: int, positions: Tensor) -> Tensor:
@@ -80,20 +108,34 @@ class MetaSampler(Sampler):
         return -(-(draws + 2.0**-25).log()).log()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"logits": self.logits.detach(), "optimizer": self.optimizer.state_dict()}
+        return {
+            "logits": self.logits.detach(),
+            "at_beginning": self.at_beginning,
+            "optimizer": self.optimizer.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         with torch.no_grad():
             self.logits.copy_(state["logits"])
+            self.at_beginning.copy_(state["at_beginning"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 class _HeadLoss(nn.Module):
-    """The loss as a module's forward, for `functional_call`."""
+    """Cross-entropy as a module's forward, for `functional_call`.
+
+    On the logits, since a head's own loss may have first derivatives only.
+    """
 
     def __init__(self, head: Head) -> None:
         super().__init__()
         self.head = head
 
     def forward(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-        return self.head.loss(features, labels, sample_weight=weight)
+        losses = F.cross_entropy(self.head(features, labels), labels, reduction="none")
+        return (losses if weight is None else weight * losses).mean()
+
+
+def _mean(values: Tensor, world: int) -> Tensor:
+    """The mean of a tensor over all ranks."""
+    return total(values.detach().clone(), world) / world

@@ -40,3 +40,8 @@ def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any],
     with torch.no_grad():
         head.weight.copy_(previous.weight)
     return head
+
+
+def built_options(head: Head) -> dict[str, Any]:
+    """The options that make a head of the same shape as one `next_head` built from another."""
+    return {"bias": head.bias is not None} if isinstance(head, LinearHead) else {}

@@ -47,18 +47,22 @@ def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
 
 def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
     """The classifier in evaluation mode on the CPU, and what it was trained on."""
-    tensors, info = _read(path)
-    model = Classifier(
-        create_backbone(info.backbone, channels=info.channels, input_size=info.input_size),
-        create_head(
-            info.head, _feature_length(tensors), len(info.class_names), **info.head_options
-        ),
-    )
-    model.load_state_dict(tensors)
+    tensors, facts = _read(path)
+    try:
+        info = ModelInfo(**facts)
+        length, classes = tensors["head.weight"].shape[1], len(info.class_names)
+        model = Classifier(
+            create_backbone(info.backbone, channels=info.channels, input_size=info.input_size),
+            create_head(info.head, length, classes, **info.head_options),
+        )
+        model.load_state_dict(tensors)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        first_line = str(error).splitlines()[0]
+        raise InputError(f"{path} is damaged, its parts do not fit: {first_line}") from None
     return model.eval(), info
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], ModelInfo]:
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
             metadata = (file.metadata() or {}).get("wcdas")
@@ -67,14 +71,13 @@ def _read(path: Path) -> tuple[dict[str, Tensor], ModelInfo]:
         raise InputError(f"{path} cannot be read as a model: {error}") from None
     if metadata is None:
         raise InputError(f"{path} was not written by wcdas; expected a run's model.safetensors")
-    facts = json.loads(metadata)
+    try:
+        facts: dict[str, Any] = json.loads(metadata)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
     if facts.get("format") != FORMAT:
         raise InputError(
             f"{path} has model format {facts.get('format')}; this version reads {FORMAT}. "
             "Install the version of wcdas that wrote it"
         )
-    return tensors, ModelInfo(**facts)
-
-
-def _feature_length(tensors: dict[str, Tensor]) -> int:
-    return tensors["head.weight"].shape[1]
+    return tensors, facts

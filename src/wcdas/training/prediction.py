@@ -13,7 +13,10 @@ def predict_split(model: Classifier, loader: EvalLoader, ranks: Ranks) -> tuple[
     """(features, logits) of every image in file order, float32 on the CPU."""
     was_training = model.training
     model.eval()
-    indices, features, logits = [], [], []
+    device = model.head.weight.device
+    indices = [torch.zeros(0, dtype=torch.int64, device=device)]  # a process may have no image
+    features = [torch.zeros(0, model.head.in_features, device=device)]
+    logits = [torch.zeros(0, model.head.num_classes, device=device)]
     for batch in loader:
         x = model.features(batch.inputs)
         indices.append(batch.indices)

@@ -21,7 +21,7 @@ class StageProgress:
         if console is not None and console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(bar_width=10),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[facts]}"),
                 TimeRemainingColumn(),
@@ -49,11 +49,11 @@ class StageProgress:
         self._seen += images
         if self._bar is not None:
             rate = self._seen / max(time.monotonic() - self._start, 1e-9)
-            self._bar.update(self._task, advance=1, facts=f"{rate:,.0f} images/s{self._facts}")
+            self._bar.update(self._task, advance=1, facts=f"{rate:,.0f}/s{self._facts}")
 
     def epoch(self, epoch: int, loss: float, accuracy: float | None) -> None:
         """After an epoch, counted from 0."""
-        right = "" if accuracy is None else f" · train accuracy {100 * accuracy:.1f}"
+        right = "" if accuracy is None else f" · train {100 * accuracy:.1f} %"
         self._facts = f" · loss {loss:.3f}{right}"
         if self._console is None or self._bar is not None:
             return

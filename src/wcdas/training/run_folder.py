@@ -57,6 +57,8 @@ class RunFolder:
     def log(self, line: dict[str, Any]) -> None:
         with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint counts on it
 
     def read_log(self) -> list[dict[str, Any]]:
         if not self._log.exists():
@@ -103,7 +105,8 @@ def explained(folder: Path) -> Iterator[None]:
         ) from None
     except (MemoryError, RuntimeError) as error:
         text = str(error)
-        if "out of memory" not in text and "can't allocate memory" not in text:
+        told = "out of memory" in text or "can't allocate memory" in text
+        if not told and not isinstance(error, MemoryError):
             raise
         raise WorkError(
             "out of memory; lower --set batch_size=…, cut batches into parts with "

@@ -18,8 +18,9 @@ def rate(stage: Stage, progress: float, epochs: int) -> float:
     return stage.lr
 
 
-def chain(stages: list[Stage], index: int) -> tuple[int, int]:
-    """Epochs (before this stage, in all) of the stages that share its optimizer and schedule."""
+def chain(stages: list[Stage], index: int) -> tuple[Stage, int, int]:
+    """Of the stages that share an optimizer and a schedule: the first, whose schedule it is, the
+    epochs before this one, and the epochs of all."""
     first = index
     while stages[first].optimizer == "continue":
         first -= 1
@@ -27,4 +28,4 @@ def chain(stages: list[Stage], index: int) -> tuple[int, int]:
     while last < len(stages) and stages[last].optimizer == "continue":
         last += 1
     epochs = [stage.epochs for stage in stages]
-    return sum(epochs[first:index]), sum(epochs[first:last])
+    return stages[first], sum(epochs[first:index]), sum(epochs[first:last])

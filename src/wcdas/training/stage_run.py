@@ -23,6 +23,7 @@ from wcdas.training import checkpoint
 from wcdas.training.distributed import largest, total
 from wcdas.training.meta_sampler import MetaSampler
 from wcdas.training.optimizer import create_optimizer
+from wcdas.training.preflight import stage_sampler
 from wcdas.training.progress import StageProgress
 from wcdas.training.schedule import chain, rate
 from wcdas.training.step import EpochStatistics, Step
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from wcdas.training.trainer import Trainer
 
 CHECKPOINT_SECONDS = 300
+AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
 ORDER, BALANCED = 1_000, 1_001  # what a stream of random numbers is for
 
 
@@ -53,8 +55,9 @@ class StageRun:
         self.parallel: nn.Module = self.step
         if self.ranks.world > 1:
             self.parallel = DistributedDataParallel(self.step)
+        self.first, self.before, self.epochs = chain([s for _, s in trainer.stages], index)
         if stage.optimizer == "fresh" or trainer.optimizer is None:
-            trainer.optimizer = create_optimizer(self.model, stage)
+            trainer.optimizer = create_optimizer(self.model, self.first)
         self.optimizer = trainer.optimizer
         self.average = (
             AveragedModel(
@@ -67,31 +70,37 @@ class StageRun:
             self.ranks.device.type, enabled=self.config.amp == "fp16"
         )
         self.statistics = EpochStatistics(trainer.class_counts, self.ranks.device)
-        self.before, self.epochs = chain([stage for _, stage in trainer.stages], index)
         self.saved_at = time.monotonic()
 
     def train_epoch(self, epoch: int, start: int, progress: StageProgress) -> None:
         self.parallel.train()
+        if isinstance(self.sampler, MetaSampler) and not start:
+            self.sampler.begin_epoch()
         key = stream(self.seed, epoch)
         for batch, balanced in self._batches(epoch, start):
             torch.manual_seed(stream(key, batch.step, self.ranks.rank))
             progressed = self.before + epoch + batch.step / self.steps
             for group in self.optimizer.param_groups:
-                group["lr"] = rate(self.stage, progressed, self.epochs)
-            self._train_batch(batch, balanced, key, epoch)
+                group["lr"] = rate(self.first, progressed, self.epochs)
+            try:
+                self._train_batch(batch, balanced, key, epoch)
+            except ValueError as error:  # on a CPU heads and losses look at the values
+                if "NaN" not in str(error):
+                    raise
+                raise self._not_finite(epoch, batch.step) from None
             progress.step(len(batch.labels) * self.ranks.world)
             self.trainer.global_step += 1
-            if self.trainer.interrupt.requested:
+            stop, save = self._asked(batch.step)
+            if stop or save:
                 self.save(epoch, batch.step + 1)
+            if stop:
                 folder = self.trainer.folder.path
                 again = f"wcdas train --out {folder} --resume"
                 raise InterruptedRunError(f"stopped; go on with: {again}")
-            if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-                self.save(epoch, batch.step + 1)
 
     def close_epoch(self, epoch: int) -> dict[str, Any]:
         """What the log says of an epoch; refuses to go on from a loss that is no number."""
-        self._check_finite(epoch)
+        self._check_finite(epoch, self.steps - 1)
         model, names = self.model, list(groups(self.trainer.class_counts))
         sums = total(self.statistics.sums, self.ranks.world).cpu()
         loss, seen, right = sums[:3].tolist()
@@ -135,7 +144,8 @@ class StageRun:
     def save(self, epoch: int, step: int) -> None:
         self.saved_at = time.monotonic()
         if step:
-            self._check_finite(epoch)
+            self._check_finite(epoch, step - 1)
+        statistics = total(self.statistics.sums.clone(), self.ranks.world)
         if not self.ranks.is_main:
             return
         state = {
@@ -149,7 +159,7 @@ class StageRun:
             "average": self.average.state_dict() if self.average is not None else None,
             "scaler": self.scaler.state_dict(),
             "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
-            "statistics": self.statistics.sums,
+            "statistics": statistics,
         }
         checkpoint.save(self.trainer.folder.checkpoints, self.trainer.global_step, state)
 
@@ -161,7 +171,8 @@ class StageRun:
         self.scaler.load_state_dict(state["scaler"])
         if isinstance(self.sampler, MetaSampler):
             self.sampler.load_state_dict(state["sampler"])
-        self.statistics.sums = state["statistics"].to(self.ranks.device)
+        if self.ranks.is_main:  # they are those of all ranks
+            self.statistics.sums = state["statistics"].to(self.ranks.device)
         self.trainer.global_step, self.trainer.logged = state["global_step"], state["logged"]
         epoch: int = state["epoch"]
         return epoch
@@ -186,11 +197,9 @@ class StageRun:
         )
 
     def _sampler(self) -> Sampler:
-        labels = self.trainer.dataset.train.labels[self.kept]
-        classes, options = self.trainer.dataset.num_classes, self.stage.sampler_options
-        if self.stage.sampler == "meta":
-            return MetaSampler(labels, classes, device=self.ranks.device, **options)
-        return create_sampler(self.stage.sampler, labels, classes, **options)
+        dataset = self.trainer.dataset
+        labels = dataset.train.labels[self.kept]
+        return stage_sampler(self.stage, labels, dataset.num_classes, self.ranks)
 
     def _batches(self, epoch: int, start: int) -> Iterator[tuple[Batch, Batch | None]]:
         order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.stage.epochs)
@@ -225,7 +234,8 @@ class StageRun:
                 features.float(),
                 batch.labels,
                 batch.positions,
-                stream(self.seed, ORDER, epoch),
+                stream(self.seed, ORDER),
+                epoch,
                 (fair, balanced.labels),
                 self.ranks.world,
             )
@@ -249,15 +259,34 @@ class StageRun:
             features.append(f)
         return torch.stack(losses).sum(), torch.cat(features)
 
-    def _check_finite(self, epoch: int) -> None:
+    def _asked(self, step: int) -> tuple[bool, bool]:
+        """Whether to stop and whether a checkpoint is due; all ranks act on it in the same step."""
+        stop = self.trainer.interrupt.requested
+        save = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        if self.ranks.world == 1:
+            return stop, save
+        if (step + 1) % AGREE_EVERY and step + 1 < self.steps:
+            return False, False
+        asked = torch.tensor([stop, save], dtype=torch.int32, device=self.ranks.device)
+        stop, save = largest(asked, self.ranks.world).bool().tolist()
+        return stop, save
+
+    def _check_finite(self, epoch: int, step: int) -> None:
+        """Refuse to go on, or to save, with a loss or weights that are no numbers."""
         bad = int(largest(self.statistics.first_bad, self.ranks.world))
-        if bad >= 0:
-            folder = self.trainer.folder.path
-            raise WorkError(
-                f"the loss became NaN or infinite in stage {self.name}, epoch {epoch + 1}, "
-                f"step {bad + 1}; the last good checkpoint is kept in {folder}. "
-                "Lower the rate with --set lr=… or set stages.NAME.clip"
-            )
+        finite = torch.stack([p.detach().isfinite().all() for p in self.model.parameters()])
+        if bad >= 0 or not finite.all():
+            raise self._not_finite(epoch, bad if bad >= 0 else step)
+
+    def _not_finite(self, epoch: int, step: int) -> WorkError:
+        if (first := int(self.statistics.first_bad)) >= 0:
+            step = first
+        folder = self.trainer.folder.path
+        return WorkError(
+            f"the loss became NaN or infinite in stage {self.name}, epoch {epoch + 1}, "
+            f"step {step + 1}; checkpoints from before are kept in {folder}. "
+            "Start again with a lower rate, --set lr=…, or with stages.NAME.clip"
+        )
 
 
 def _parts(inputs: Tensor, target: Any, count: int) -> list[tuple[Tensor, Any]]:

@@ -14,11 +14,12 @@ from wcdas.evaluation.metrics import evaluate
 from wcdas.training import checkpoint
 from wcdas.training.board import Board
 from wcdas.training.config import Config
-from wcdas.training.distributed import Ranks
+from wcdas.training.distributed import Ranks, share_buffers
 from wcdas.training.holdout import holdout
 from wcdas.training.interrupt import Interrupt
-from wcdas.training.model import Classifier, next_head
+from wcdas.training.model import Classifier, built_options, next_head
 from wcdas.training.prediction import predict_split
+from wcdas.training.preflight import check_stages
 from wcdas.training.progress import StageProgress
 from wcdas.training.run_folder import RunFolder
 from wcdas.training.stage_run import StageRun
@@ -49,14 +50,18 @@ class Trainer:
         labels, key = dataset.train.labels, stream(config.seed, HOLDOUT)
         parts = holdout(labels, dataset.num_classes, config.calibration.holdout, key)
         self.kept, self.held_out = parts
+        check_stages(config, dataset, self.kept, ranks)
+        self.head_name = config.head["name"]
+        self.head_options = {key: value for key, value in config.head.items() if key != "name"}
         self.optimizer: torch.optim.SGD | None = None
+        self.interrupt = Interrupt()
         self.logged = self.global_step = 0
 
     def run(self) -> None:
         """Train from the beginning, or from the last checkpoint in the folder."""
         state = checkpoint.load_latest(self.folder.checkpoints)
         start = state["stage"] if state else 0
-        with Interrupt() as self.interrupt:
+        with self.interrupt:
             for index in range(len(self.stages)):
                 self._enter(index)
                 if index >= start:
@@ -72,6 +77,7 @@ class Trainer:
         """The logits of every sample of a split, in its order, on the CPU."""
         if len(split) == 0:
             return torch.zeros(0, self.dataset.num_classes)
+        share_buffers(self.model, self.ranks.world)
         loader = EvalLoader(split, batch_size=256, **self.loading)
         try:
             return predict_split(self.model, loader, self.ranks)[1]
@@ -88,10 +94,14 @@ class Trainer:
     def _enter(self, index: int) -> None:
         """What changes in the model from one stage to the next."""
         _, stage = self.stages[index]
-        head = self.config.head
-        options = {key: value for key, value in head.items() if key != "name"}
+        own = self.config.head["name"]
+        options = {key: value for key, value in self.config.head.items() if key != "name"}
         seed = stream(self.config.seed, index, HEAD)
-        self.model.head = next_head(self.model.head, stage.head, head["name"], options, seed)
+        self.model.head = next_head(self.model.head, stage.head, own, options, seed)
+        if stage.head == "fresh":
+            self.head_name, self.head_options = own, options
+        elif stage.head != "keep":
+            self.head_name, self.head_options = stage.head, built_options(self.model.head)
         self.model.backbone.requires_grad_(stage.trains == "all")
         if self.ranks.world > 1 and self.ranks.device.type == "cuda":
             backbone = nn.SyncBatchNorm.convert_sync_batchnorm(self.model.backbone)
@@ -105,7 +115,7 @@ class Trainer:
             self.folder.keep_log(self.logged)
             self.board = Board(self.folder.tensorboard, self.logged)
         every = self.config.evaluate_every or max(1, stage.epochs // 10)
-        title = f"stage {index + 1}/{len(self.stages)}, {name}"
+        title = f"{index + 1}/{len(self.stages)} {name}"
         done = epoch * run.steps + step
         with StageProgress(self.console, title, stage.epochs, run.steps, done) as progress:
             while epoch < stage.epochs:

@@ -1,0 +1,28 @@
+"""Two methods on the embedded long-tailed digits, side by side.
+
+    python examples/compare.py
+
+Softmax, and WCDAS in two stages; under a minute of training on two cores.
+"""
+
+from rich.console import Console
+
+import wcdas
+from wcdas.evaluation import result_table
+
+
+def main() -> None:
+    console = Console(soft_wrap=True)
+    runs = {}
+    for method in ("softmax", "wcdas"):
+        runs[method] = wcdas.train("digits-lt", method, console=console)
+        console.print()
+    console.print("test accuracy in % by the number of training images, last epoch:")
+    console.print(result_table({name: run.metrics for name, run in runs.items()}))
+    console.print("\neverything else is in")
+    for run in runs.values():
+        console.print(f"  {run.path}: metrics.json, log.jsonl, run.toml, model.safetensors")
+
+
+if __name__ == "__main__":
+    main()

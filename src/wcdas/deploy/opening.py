@@ -1,0 +1,40 @@
+"""A dataset from the options a user wrote as `data.…`."""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wcdas.data import open_dataset
+from wcdas.data.dataset import Dataset
+from wcdas.errors import InputError
+from wcdas.names import unknown
+
+KNOWN = sorted(set(inspect.signature(open_dataset).parameters) - {"data", "skip_bad"})
+
+
+def open_data(
+    source: str | Path, options: Mapping[str, Any] | None = None, skip_bad: bool = False
+) -> Dataset:
+    """`open_dataset` with every option checked by name and type; `source` among them is ignored."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise InputError(f"data is {options!r}; expected data.KEY=VALUE, such as data.root=DIR")
+    given = {key: value for key, value in options.items() if key != "source"}
+    for key in given:
+        if key not in KNOWN:
+            raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in KNOWN])))
+    checked = {key: _checked(key, value) for key, value in given.items()}
+    return open_dataset(source, skip_bad=skip_bad, **checked)
+
+
+def _checked(key: str, value: Any) -> Any:
+    if key == "imbalance":
+        return value  # open_dataset knows its bounds
+    if key == "seed":
+        if type(value) is not int:
+            raise InputError(f"data.seed is {value!r}; expected a whole number")
+        return value
+    if isinstance(value, bool) or not isinstance(value, (str, Path, int, float)):
+        raise InputError(f"data.{key} is {value!r}; expected a text")
+    return value if isinstance(value, Path) else str(value)  # a folder may be called 2024

@@ -1,0 +1,55 @@
+"""What every stage names is built once before any work, so that a wrong value is refused early."""
+
+from torch import Tensor
+
+from wcdas import names
+from wcdas.data.augment import create_augmentation
+from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.samplers import SAMPLERS, Sampler, create_sampler, whole_batches
+from wcdas.errors import InputError
+from wcdas.heads import create_head
+from wcdas.losses import create_loss
+from wcdas.training.config import Config, Stage
+from wcdas.training.distributed import Ranks
+from wcdas.training.meta_sampler import MetaSampler
+
+
+def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
+    """The sampler a stage names: one of `data`, or the learned one."""
+    options = dict(stage.sampler_options)
+    if stage.sampler != "meta":
+        if stage.sampler not in SAMPLERS:
+            raise names.unknown("sampler", stage.sampler, [*SAMPLERS, "meta"])
+        return create_sampler(stage.sampler, labels, num_classes, **options)
+    context = {"labels": labels, "num_classes": num_classes, "device": ranks.device}
+    return names.create("sampler", {"meta": MetaSampler}, "meta", options, **context)
+
+
+def check_stages(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> None:
+    """Refuse what a later stage would trip over; `kept` are the images of the last stage."""
+    last = list(config.stages)[-1]
+    for name, stage in config.stages.items():
+        labels = dataset.train.labels[kept] if name == last else dataset.train.labels
+        try:
+            stage_sampler(stage, labels, dataset.num_classes, ranks)
+            whole_batches(labels, stage.batch_size, ranks.world)
+            create_augmentation(stage.augment, size=1)
+            if stage.head not in ("keep", "fresh"):
+                create_head(stage.head, 1, dataset.num_classes)
+            _check_loss(stage, dataset)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"stage {name}: {error}") from None
+
+
+def _check_loss(stage: Stage, dataset: Dataset) -> None:
+    if stage.cutmix and isinstance(dataset.train, FeatureVectors):
+        raise InputError(f"cutmix is {stage.cutmix:g}, but features are no images; leave it out")
+    if stage.loss == "cross-entropy":
+        if stage.loss_options:
+            raise InputError("loss_options are given, but cross-entropy has none; leave them out")
+        return
+    if stage.prior:
+        raise InputError(
+            f"prior is {stage.prior:g}, but it acts on cross-entropy alone; set it to 0"
+        )
+    create_loss(stage.loss, dataset.class_counts, **stage.loss_options)

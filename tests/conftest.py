@@ -1,0 +1,81 @@
+"""Folders of real pictures, cut from scikit-learn's photographs, and a run trained on one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+import wcdas
+
+ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
+
+Pictures = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def photographs() -> dict[str, np.ndarray]:
+    china, flower = load_sample_images().images
+    return {"china": china, "flower": flower, "roof": china[150:300], "leaf": flower[:200]}
+
+
+@pytest.fixture(scope="session")
+def pictures(photographs: dict[str, np.ndarray]) -> Pictures:
+    """Makes a folder of class folders: `pictures(folder, china=9, flower=5)`."""
+
+    def make(folder: Path, *, side: int = 40, **counts: int) -> Path:
+        random = np.random.RandomState(0)
+        for name, count in counts.items():
+            (folder / name).mkdir(parents=True)
+            photograph = photographs[name.lower()]
+            for i in range(count):
+                top, left = (random.randint(length - side) for length in photograph.shape[:2])
+                cut = Image.fromarray(photograph[top : top + side, left : left + side])
+                cut.save(folder / name / f"{i}.{('jpg', 'png')[i % 2]}")
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mixed_folder(pictures: Pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Colour, grey, transparent and turned pictures, a test folder of its own."""
+    folder = tmp_path_factory.mktemp("mixed")
+    pictures(folder / "train", china=12, flower=8, roof=4)
+    pictures(folder / "test", china=5, flower=5, roof=5)
+    for name in ("china", "flower", "roof"):
+        of_class = folder / "test" / name
+        picture = Image.open(of_class / "0.jpg")
+        picture.convert("L").save(of_class / "1.png")
+        clear = picture.convert("RGBA")
+        clear.putalpha(Image.radial_gradient("L").resize(clear.size))
+        clear.save(of_class / "3.png")
+        exif = Image.Exif()
+        exif[0x0112] = 6  # turned by a quarter
+        picture.crop((0, 0, 40, 25)).save(of_class / "4.jpg", exif=exif)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
+    """The softmax baseline on `mixed_folder`: its prior is that of training."""
+    torch.set_num_threads(1)
+    return wcdas.train(
+        mixed_folder,
+        "softmax",
+        settings={"epochs": 8, "lr": 0.01, "batch_size": 4},
+        out=tmp_path_factory.mktemp("runs") / "mixed",
+        device="cpu",
+        workers=0,
+    )
+
+
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
+    """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu")

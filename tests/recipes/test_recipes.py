@@ -1,0 +1,161 @@
+"""Recipes: what overrides what, and what is refused."""
+
+import tomllib
+
+import pytest
+import tomli_w
+
+import wcdas
+from wcdas.errors import InputError
+from wcdas.methods import list_methods
+from wcdas.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header, resolve
+from wcdas.training.config import as_table, build
+
+
+def config(method="wcdas", dataset="digits-lt", *, recipe=None, settings=(), automatic=None):
+    layers = ([recipe] if recipe else []) + [parse_settings(settings)]
+    return resolve(method, dataset, layers, automatic or {}, None)
+
+
+def stage(name="representation", **options):
+    return config(**options).stages[name]
+
+
+@pytest.mark.parametrize("dataset", [name for name in list_recipes() if "paper" not in name])
+@pytest.mark.parametrize("method", list_methods())
+def test_every_method_has_a_recipe_for_every_dataset(method, dataset):
+    assert config(method, dataset).method == method
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if "paper" in name])
+def test_paper_recipes(name):
+    dataset = name.removeprefix("paper-wcdas-")
+    given = read_recipe(name)
+    resolved = config("wcdas", dataset, recipe=given)
+    for key, values in given["stages"].items():
+        assert {k: getattr(resolved.stages[key], k) for k in values} == values
+    assert read_recipe_header(name).startswith(f"wcdas train {dataset} --recipe {name}")
+
+
+def test_later_layers_win():
+    own = {"stages": {"representation": {"lr": 0.5}}}
+    assert stage(dataset="own folder").lr == 0.2  # the method
+    assert stage().lr == 0.1  # the shipped recipe of digits-lt
+    assert stage(recipe=own).lr == 0.5
+    assert stage(recipe=own, settings=["lr=0.7"]).lr == 0.7
+    assert stage(recipe=own, settings=["stages.representation.lr=0.7"]).lr == 0.7
+
+
+def test_what_suits_the_data_is_below_the_shipped_recipe():
+    automatic = {"stages": {"representation": {"lr": 0.9, "clip": 2.0}}, "augment": {"flip": True}}
+    resolved = config(automatic=automatic)
+    assert (resolved.stages["representation"].lr, resolved.augment.flip) == (0.1, False)
+    assert resolved.stages["representation"].clip == 2.0
+
+
+def test_bare_keys_set_every_stage():
+    keys = ["epochs=3", "lr=0.25", "batch_size=8", "weight_decay=0.5"]
+    for each in config(settings=keys).stages.values():
+        assert (each.epochs, each.lr, each.batch_size, each.weight_decay) == (3, 0.25, 8, 0.5)
+
+
+def test_a_stage_of_its_own_is_above_a_bare_key_whatever_the_order():
+    for settings in (["epochs=3", "stages.classifier.epochs=5"],) * 2:
+        stages = config(settings=settings).stages
+        assert [s.epochs for s in stages.values()] == [3, 5]
+        settings.reverse()
+
+
+def test_bare_keys_of_a_recipe_set_the_stages_it_adds():
+    own = {"epochs": 4, "stages": {"deferred": {"optimizer": "continue"}}}
+    stages = config("softmax", recipe=own).stages
+    assert {name: s.epochs for name, s in stages.items()} == {"representation": 4, "deferred": 4}
+
+
+def test_a_dataset_speaks_of_stages_a_method_may_not_have():
+    assert list(config("softmax").stages) == ["representation"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["stages.clasifier.lr=1"], "unknown stage 'clasifier'; did you mean 'classifier'"),
+        (["epoch=3"], "unknown key 'epoch'"),
+        (["stages.classifier.epoch=3"], "did you mean 'stages.classifier.epochs'"),
+        (["epochs=0"], "epochs is 0; expected at least 1"),
+        (["epochs=many"], "epochs is 'many'; expected a whole number"),
+        (["epochs"], "--set got 'epochs'; expected key=value"),
+        (["=3"], "--set got '=3'; expected key=value"),
+        (["head=linear"], "head is 'linear'; expected a table"),
+        (["backbone=resnet50", "epochs=2"], "backbone is 'resnet50'; expected a table"),
+        (["stages=3", "epochs=2"], "stages is 3; expected a table"),
+        (["stages.classifier=3", "epochs=2"], "stages.classifier is 3; expected a table"),
+        (["head.init=1", "head.init.x=2"], "'init' has a value already"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        config(settings=settings)
+
+
+def test_unknown_names():
+    with pytest.raises(InputError, match="unknown method 'wcdsa'; did you mean 'wcdas'"):
+        config("wcdsa")
+    with pytest.raises(InputError, match=r"unknown recipe 'cifar100'; did you mean 'cifar100-lt'"):
+        read_recipe("cifar100")
+
+
+def test_own_recipes(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text("[head]\ninit = 1.0\n")
+    assert read_recipe(file) == {"head": {"init": 1.0}}
+    file.write_text("[head\n")
+    with pytest.raises(InputError, match=r"own.toml .* TOML"):
+        read_recipe(file)
+    file.write_text('backbone = "resnet50"\n')
+    with pytest.raises(InputError, match="backbone is 'resnet50'; expected a table"):
+        read_recipe(file)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"own.toml cannot be read as TOML"):
+        read_recipe(file)
+
+
+def test_values_are_toml_or_text():
+    given = [
+        "a=1",
+        "b=0.5",
+        "c=true",
+        "d=[1, 2]",
+        "e=resnet50",
+        "f='x y'",
+        "g=a/b.toml",
+        "h=",
+        "i=a=b",
+    ]
+    assert parse_settings(given) == {
+        "a": 1,
+        "b": 0.5,
+        "c": True,
+        "d": [1, 2],
+        "e": "resnet50",
+        "f": "x y",
+        "g": "a/b.toml",
+        "h": "",
+        "i": "a=b",
+    }
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_resolved_recipes_survive_writing(name):
+    resolved = config(recipe=read_recipe(name))
+    assert build(tomllib.loads(tomli_w.dumps(as_table(resolved)))) == resolved
+
+
+def test_run_toml_has_the_resolved_recipe(tmp_path):
+    settings = {"epochs": 1, "stages.classifier.lr": 0.05}
+    run = wcdas.train(settings=settings, seed=3, out=tmp_path / "run", device="cpu")
+    table = tomllib.loads((run.path / "run.toml").read_text())
+    assert table["seed"] == 3
+    assert table["stages"]["classifier"]["lr"] == 0.05
+    assert table["stages"]["representation"]["lr"] == 0.1
+    assert table["info"]["prior"] == "uniform"

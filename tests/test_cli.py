@@ -1,0 +1,354 @@
+"""The command line as a person uses it: every slip is one line and exit status 2, nothing left."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import wcdas
+from wcdas import cli
+
+EPOCHS = ["--set", "stages.representation.epochs=1", "stages.classifier.epochs=1"]
+
+
+class Outcome(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Wcdas = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Wcdas:
+    """Runs `wcdas …` in an empty folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("WCDAS_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["wcdas", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return Outcome(end.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(command: Wcdas) -> Callable[..., str]:
+    """Runs `wcdas …`, which must be refused, and returns the one line it says."""
+
+    def run(*arguments: object) -> str:
+        status, out, err = command(*arguments)
+        assert (status, out) == (2, "")
+        assert err.startswith("wcdas: ")
+        assert err.count("\n") == 1
+        assert err.endswith("\n")
+        assert not list(Path.cwd().rglob("*"))
+        return err
+
+    return run
+
+
+def test_empty_folder(refused, tmp_path):
+    assert "holds no images in class folders" in refused("train", tmp_path / "here")
+
+
+def test_one_class(refused, pictures, tmp_path):
+    assert "one class only (china)" in refused("train", pictures(tmp_path / "x", china=3))
+
+
+def truncated(folder: Path) -> Path:
+    file = folder / "china" / "2.jpg"
+    file.write_bytes(file.read_bytes()[:400])
+    (folder / "flower" / "1.png").write_bytes(b"no picture")
+    return folder
+
+
+def test_unreadable_images_are_named(refused, pictures, tmp_path):
+    said = refused("train", truncated(pictures(tmp_path / "x", china=5, flower=5)))
+    assert "2 of 10 images" in said
+    assert "china/2.jpg" in said
+    assert "flower/1.png" in said
+    assert "--skip-bad" in said
+
+
+def test_unreadable_images_are_skipped_and_counted(command, pictures, tmp_path):
+    folder = truncated(pictures(tmp_path / "x", china=5, flower=5))
+    status, out, err = command("train", folder, "--skip-bad", "--workers", 0, *EPOCHS)
+    assert (status, err) == (0, "")
+    assert "bad images left out (2): china/2.jpg" in out
+    run = Path("runs/x-wcdas-s0-1")
+    assert f"\n{run}\n" in out
+    # Neither a resumed run nor an evaluation has to be told again.
+    (run / "metrics.json").unlink()
+    assert command("train", "--out", run, "--resume", "--workers", 0).status == 0
+    assert command("evaluate", run).status == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("x/china/99.jpg 0", "line 5: x/china/99.jpg does not exist"),
+        ("x/china/2.jpg 5", "labels have gaps"),
+        ("../../etc/passwd 0", "leads out of"),
+        ("x/china/2.jpg", "has no label"),
+    ],
+)
+def test_list_files(refused, pictures, tmp_path, line, said):
+    pictures(tmp_path / "x", china=4, flower=4)
+    lines = [f"x/{name}/{i}.{end} {y}" for y, name in enumerate(("china", "flower"))
+             for i, end in enumerate(("jpg", "png"))]  # fmt: skip
+    (tmp_path / "list.txt").write_text("\n".join([*lines, line]))
+    assert said in refused("train", tmp_path / "list.txt")
+
+
+def test_names_that_differ_by_case(refused, pictures, tmp_path):
+    pictures(tmp_path / "x", china=3, flower=3)
+    pictures(tmp_path / "x", China=3)
+    assert "'China' and 'china' differ only by case" in refused("train", tmp_path / "x")
+
+
+def test_a_picture_of_a_billion_pixels(refused, pictures, tmp_path):
+    folder = pictures(tmp_path / "x", china=3, flower=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        Image.new("1", (50_000, 50_000)).save(folder / "china" / "huge.png")
+    said = refused("train", folder)
+    assert "china/huge.png cannot be read: more than 100,000,000 pixels" in said
+
+
+def test_output_folders(refused, command, tmp_path):
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        assert "file is a file); choose another with --out" in refused("train", "--out", out)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "x").touch()
+    assert "used is not empty; go on with --resume" in refused("train", "--out", tmp_path / "used")
+    assert "cannot be written" in refused("train", "--out", "/proc/no/run", *EPOCHS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--method wcdss", "unknown method 'wcdss'; did you mean 'wcdas'"),
+        ("digit-lt", "unknown dataset 'digit-lt'; did you mean 'digits-lt'"),
+        ("no/folder", "no/folder does not exist"),
+        ("--recipe digits", "unknown recipe 'digits'; did you mean 'digits-lt'"),
+        ("--device gpu", "device is 'gpu'; expected auto, cpu, cuda or cuda:N"),
+        ("--device meta", "device is 'meta'; expected auto, cpu"),
+        ("--workers -1", "--workers is -1; expected 0"),
+        ("--resume", "--resume needs to know which run; name its folder with --out"),
+        ("--resume --out nowhere", "nowhere holds no run"),
+        ("--seed one", "'--seed'"),
+        ("--sed 1", "no such option: --sed"),
+        ("a b", "unexpected extra argument"),
+        ("--set", "'--set' requires an argument; see wcdas"),
+        ("--set epochs", "--set got 'epochs'; expected key=value"),
+        ("--set epoch=3", "unknown key 'epoch'; did you mean 'epochs'?"),
+        ("--set backbon.name=x", "unknown key 'backbon'; did you mean 'backbone'"),
+        ("--set backbone.name=resnet23", "unknown backbone 'resnet23'; did you mean"),
+        ("--set backbone.weights=no.pth", "weights file 'no.pth' does not exist"),
+        ("--set head.name=wcda", "unknown head 'wcda'; did you mean 'wcdas'"),
+        ("--set head.inti=1", "'inti'; did you mean 'init'"),
+        ("--set head.init=[1]", "head: "),
+        ("--set stages.represent.lr=1", "'represent'; did you mean 'representation'"),
+        ("--set stages.classifier.epoch=1", "did you mean 'stages.classifier.epochs'"),
+        ("--set stages.classifier.loss=focall", "unknown loss 'focall'; did you mean 'focal'"),
+        ("--set stages.classifier.sampler=clas", "did you mean 'class-aware'"),
+        ("--set stages.classifier.augment=stron", "did you mean 'strong'"),
+        ("--set stages.classifier.head=foo", "unknown head 'foo'"),
+        ("--set stages.classifier.lr=-1", "stages.classifier.lr is -1.0; expected above 0"),
+        ("--set epochs=1.5", "epochs is 1.5; expected a whole number"),
+        ("--set lr=fast", "lr is 'fast'; expected a number"),
+        ("--set lr=inf", "lr is inf"),
+        ("--set amp=fp8", "amp is 'fp8'; expected 'none' or 'bf16' or 'fp16'"),
+        ("--set stages=3", "stages is 3"),
+        ("--set data=3", "data is 3"),
+        ("--set data.imbalanc=3", "unknown key 'data.imbalanc'; did you mean 'data.imbalance'"),
+        ("--set data.imbalance=0", "data.imbalance is 0; expected a number from 1 to 120"),
+        ("--set data.seed=x", "data.seed is 'x'; expected a whole number"),
+        ("--set data.root=[1]", "data.root is [1]; expected a text"),
+        ("--set data.profile=flat", "unknown data.profile 'flat'"),
+        ("--set method=3", "method is 3"),
+    ],
+)
+def test_slips_on_the_command_line(refused, arguments, said):
+    assert said in refused("train", *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"epochs = = 3", "is not valid TOML"),
+        (b"epoch = 3", "unknown key 'epoch'; did you mean 'epochs'"),
+        (pickle.dumps({"epochs": 3}), "cannot be read as TOML"),
+    ],
+)
+def test_bad_recipes(refused, tmp_path, content, said):
+    (tmp_path / "own.toml").write_bytes(content)
+    assert said in refused("train", "--recipe", tmp_path / "own.toml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("trian", "did you mean 'train'"),
+        ("evaluate", "missing argument 'RUN'; see wcdas evaluate --help"),
+        ("evaluate nowhere", "nowhere holds no trained model"),
+        ("evaluate nowhere --temperature 0", "temperature is 0.0; expected a number above 0"),
+        ("list method", "unknown kind 'method'; did you mean 'methods'"),
+        ("check digits-lt --set epochs=3", "expected data.… here"),
+        ("check digits-lt --set data.rot=3", "did you mean 'data.root'"),
+        ("embed nowhere --out x.csv", "ends in .parquet"),
+        ("embed nowhere --out no/x.parquet", "no/x.parquet cannot be written"),
+    ],
+)
+def test_slips_in_other_commands(refused, arguments, said):
+    assert said in refused(*arguments.split()).replace("Did", "did")
+
+
+def test_garbage_for_a_model(refused, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
+    assert "cannot be read as a model" in refused("evaluate", tmp_path / "model.safetensors")
+
+
+def test_a_class_with_one_image_and_files_that_are_none(command, pictures, tmp_path):
+    folder = pictures(tmp_path / "x", china=6, flower=4, roof=1)
+    (folder / "china" / "notes.txt").write_text("no picture")
+    status, out, err = command("train", folder, "--out", "run", "--workers", 0, *EPOCHS)
+    assert (status, err) == (0, "")
+    assert out.count("warning: ") == 2
+    assert "warning: files that are not images, ignored (1)" in out
+    assert "warning: classes with one image only (1): roof" in out
+    status, out, _ = command("evaluate", "run", "--per-class")
+    assert status == 0
+    assert any(line.split()[:4] == ["roof", "1", "0", "–"] for line in out.splitlines())
+
+
+def test_a_class_without_test_images(command, pictures, tmp_path):
+    pictures(tmp_path / "x" / "train", china=4, flower=4, roof=3)
+    pictures(tmp_path / "x" / "test", china=2, flower=2)
+    status, out, _ = command("check", tmp_path / "x")
+    assert status == 0
+    assert "warning: classes without test images (1): roof" in out
+    assert "test samples that are training samples too" in out  # both were cut alike
+
+
+def test_train_resume_evaluate_embed(command):
+    status, out, _ = command("train", "--method", "softmax", "--seed", "3", "--set", "epochs=1")
+    run = "runs/digits-lt-softmax-s3-1"
+    assert status == 0
+    for part in ("331 training and 500 test", "imbalance 60", "1 epoch,", "few (< 20)", "top-5"):
+        assert part in out
+    assert out.endswith(f"\n{run}\n")
+    finished = command("train", "--out", run, "--resume")
+    assert finished.status == 0
+    assert finished.out.strip() in out
+    changed = command("train", "--out", run, "--resume", "--set", "lr=3")
+    assert changed.status == 2
+    assert "stages.representation.lr: 0.1 → 3" in changed.err
+
+    status, out, _ = command("evaluate", run, "--json")
+    metrics = json.loads(out)
+    assert metrics["top1"] == json.loads(Path(run, "metrics.json").read_text())["top1"]
+    prior = command("evaluate", run, "--prior", "uniform")
+    assert prior.status == 0
+    assert "digits-lt: 500 test samples" in prior.out
+    assert "wcdas train features.parquet" in command("embed", run).out
+    assert command("train", "features.parquet", "--out", "head", *EPOCHS).status == 0
+
+
+def test_a_run_can_be_repeated_from_its_file(command):
+    assert command("train", "--method", "softmax", "--out", "one", "--set", "epochs=1").status == 0
+    assert command("train", "--recipe", "one/run.toml", "--out", "two").status == 0
+    assert wcdas.api.Run(Path("one")).metrics == wcdas.api.Run(Path("two")).metrics
+    assert Path("one/run.toml").read_text() == Path("two/run.toml").read_text()
+
+
+def test_set_takes_several(command):
+    settings = ["--set=epochs=1", "data.imbalance=10", "batch_size=64"]
+    assert command("train", *settings, "--method", "softmax", "--out", "run").status == 0
+    text = Path("run/run.toml").read_text()
+    assert "imbalance = 10" in text
+    assert "batch_size = 64" in text
+
+
+def test_names_with_brackets_and_colons(command, pictures, tmp_path):
+    folder = pictures(tmp_path / "x", china=4, flower=4, roof=1)
+    (folder / "roof").rename(folder / "[red]:smile:")
+    status, out, _ = command("check", folder)
+    assert status == 0
+    assert "[red]:smile:" in out
+
+
+def test_features_in_npy(command, tmp_path):
+    random = np.random.RandomState(0)
+    np.save("x.npy", random.randn(40, 5).astype(np.float32))
+    np.save("y.npy", np.arange(40) % 2)
+    assert "has no labels" in command("train", "x.npy").err
+    options = [*EPOCHS, "data.labels=y.npy"]
+    assert command("train", "x.npy", *options, "--out", "run").status == 0
+    os.chdir(tmp_path)  # the run knows where its data is
+    assert command("evaluate", tmp_path / "here" / "run").status == 0
+
+
+@pytest.mark.parametrize("name", ["", "check", "train", "evaluate", "embed", "list"])
+def test_help(command, name):
+    status, out, err = command(*name.split(), "--help")
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert ("Examples:\n  " in out) if name else ("train" in out)
+
+
+@pytest.mark.parametrize("kind", ["methods", "heads", "losses", "datasets", "backbones",
+                                  "recipes", "samplers", "augmentations"])  # fmt: skip
+def test_listing(command, kind):
+    status, out, _ = command("list", kind)
+    assert status == 0
+    names = {line.split()[0] for line in out.splitlines()}
+    known = {"methods": wcdas.list_methods, "heads": wcdas.list_heads, "losses": wcdas.list_losses,
+             "datasets": wcdas.list_datasets, "backbones": wcdas.list_backbones}  # fmt: skip
+    assert names >= set(known[kind]() if kind in known else ())
+    if kind in ("methods", "heads", "losses", "datasets", "recipes"):
+        assert all(len(line.split()) > 2 for line in out.splitlines())
+
+
+def test_help_and_version_do_not_wait_for_torch():
+    code = (
+        "import sys; sys.argv = ['wcdas', '--version']\n"
+        "from wcdas.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wcdas {wcdas.__version__}\n", "")
+
+
+def test_in_a_process_of_its_own(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "wcdas.cli", "train", str(tmp_path / "nothing")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii:replace"},
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "does not exist" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,89 @@
+"""The pages on training say what the code does."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import wcdas
+from wcdas.deploy.opening import KNOWN
+from wcdas.recipes import list_recipes
+from wcdas.training.config import AugmentConfig, BackboneConfig, CalibrationConfig, Config, Stage
+
+DOCS = Path(__file__).parents[1] / "docs"
+ROW = re.compile(r"^\| `([a-z_.]+)` \| `?(.*?)`? \|", re.MULTILINE)
+
+
+def written(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, tuple):
+        return str(list(default))
+    return str(default) or '""'
+
+
+def keys(kind: type, prefix: str = "") -> dict[str, str]:
+    """The keys of a dataclass and their defaults as the page writes them."""
+    found = {}
+    for item in dataclasses.fields(kind):
+        default = item.default
+        if default is dataclasses.MISSING and item.default_factory is not dataclasses.MISSING:
+            default = item.default_factory()
+        found[f"{prefix}{item.name}"] = written(default)
+    return found
+
+
+def table(heading: str) -> dict[str, str]:
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    section = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return dict(ROW.findall(section))
+
+
+def test_keys_of_a_stage():
+    assert table("Keys of a stage") == keys(Stage)
+
+
+def test_keys_of_a_run():
+    plain = keys(Config)
+    for name in ("method", "stages", "head", "data", "backbone", "augment", "calibration"):
+        del plain[name]
+    nested = (
+        keys(BackboneConfig, "backbone.")
+        | keys(AugmentConfig, "augment.")
+        | keys(CalibrationConfig, "calibration.")
+    )
+    assert table("Keys of a run") == plain | nested | {
+        "method": "wcdas",
+        "head.name": "the method's",
+    }
+
+
+def test_every_shipped_recipe_is_described():
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8").split("## Shipped recipes")[1]
+    assert all(f"`{name}`" in page for name in list_recipes())
+
+
+def test_every_dataset_and_option_is_described():
+    page = (DOCS / "data.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in wcdas.list_datasets())
+    assert all(f"| `data.{name}` |" in page for name in KNOWN)
+
+
+@pytest.mark.parametrize("page", ["train", "data", "recipes", "evaluate", "distributed"])
+def test_commands_are_real(page):
+    """Every `wcdas …` line of a page parses: its command and its options exist."""
+    from typer.main import get_command
+
+    from wcdas.cli import _spread_settings, app
+
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+             for line in block.splitlines()]  # fmt: skip
+    assert lines
+    group = get_command(app)
+    for line in lines:
+        words = line.split("#")[0].split(" > ")[0].split()
+        start = next(i for i, word in enumerate(words) if word in ("wcdas", "wcdas.cli"))
+        name, *rest = _spread_settings(words[start + 1 :])
+        group.commands[name].make_context(name, rest)
