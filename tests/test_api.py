@@ -99,7 +99,9 @@ def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypa
     picture.write_bytes(picture.read_bytes()[:400])
     # As if the file had been damaged after it was checked; its header still reads.
     monkeypatch.setattr(files, "check_image", read_header)
-    monkeypatch.setattr("wcdas.api.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3))
+    monkeypatch.setattr(
+        "wcdas.training.building.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3)
+    )
     with pytest.raises(InputError, match=r"0\.jpg cannot be read"):
         wcdas.train(folder, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", workers=0)
     assert not (tmp_path / "run").exists()

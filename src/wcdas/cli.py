@@ -191,8 +191,8 @@ def evaluate(
       wcdas evaluate RUN --prior train
       wcdas evaluate RUN --logit-adjustment 1 --json
     """
-    from wcdas.api import data_options
     from wcdas.deploy import Correction, evaluate_run
+    from wcdas.recipes.settings import data_options
 
     correction = Correction(prior, logit_adjustment, tau_norm, max_norm, temperature)
     options = data_options(settings or [])
@@ -240,8 +240,8 @@ def embed(
       wcdas embed RUN ~/pictures --out features.parquet
       wcdas train features.parquet
     """
-    from wcdas.api import data_options
     from wcdas.deploy import embed as embed_data
+    from wcdas.recipes.settings import data_options
 
     options = data_options(settings or [])
     console = _console()

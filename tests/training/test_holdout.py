@@ -1,4 +1,4 @@
-"""Training images kept out of the last stage."""
+"""Training images kept out of every stage."""
 
 import json
 
@@ -39,4 +39,5 @@ def test_the_temperature_is_fitted_and_stored(fraction, features, tmp_path):
     info = load_model(run.path / "model.safetensors")[1]
     metrics = json.loads((run.path / "metrics.json").read_text())
     assert metrics["temperature"] == info.temperature
+    assert info.temperature >= 1.0
     assert (info.temperature == 1.0) == (fraction == 0.0)

@@ -257,7 +257,7 @@ def test_a_later_stage_is_checked_before_any_work(make_trainer, stage, message):
         make_trainer(backbone="identity", one={}, two=stage)
 
 
-def test_held_out_images_are_never_drawn_in_the_last_stage(make_trainer, monkeypatch):
+def test_held_out_images_are_never_drawn(make_trainer, monkeypatch):
     trainer = make_trainer(
         "wcdas",
         "identity",
@@ -278,9 +278,8 @@ def test_held_out_images_are_never_drawn_in_the_last_stage(make_trainer, monkeyp
     trainer.run()
     held_out = set(trainer.held_out.tolist())
     assert len(held_out) > 10
-    assert held_out & drawn[0]
-    assert not held_out & drawn[1]
-    assert len(drawn[1]) > 100
+    assert not held_out & (drawn[0] | drawn[1])
+    assert min(len(drawn[0]), len(drawn[1])) > 100
 
 
 def test_accuracy_and_angle_in_the_log_are_those_of_the_weights(make_trainer, written):

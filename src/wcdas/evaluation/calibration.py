@@ -49,8 +49,8 @@ def reliability_bins(confidence: Tensor, correct: Tensor, bins: int = BINS) -> l
     ]
 
 
-def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """T in [0.05, 20] for which softmax(z/T) has the least negative log-likelihood.
+def fit_temperature(logits: Tensor, labels: Tensor, lowest: float = LOWEST) -> float:
+    """T in [lowest, 20] for which softmax(z/T) has the least negative log-likelihood.
 
     The likelihood is concave in β = 1/T, so the sign of its slope, Σ (Σ_j p_j z_j − z_y), tells
     on which side the best β lies: bisection on log β. Fit it on images that were not trained on.
@@ -60,7 +60,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         raise InputError("logits contain infinity; fit the temperature before excluding classes")
     if len(labels) == 0:
         return 1.0
-    low, high = math.log(1 / HIGHEST), math.log(1 / LOWEST)
+    low, high = math.log(1 / HIGHEST), math.log(1 / lowest)
     for _ in range(24):
         middle = (low + high) / 2
         if slope(logits, labels, math.exp(middle)) > 0:

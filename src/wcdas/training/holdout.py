@@ -1,4 +1,4 @@
-"""Training images kept out of the last stage, on which the temperature is fitted."""
+"""Training images kept out of every stage, on which the temperature is fitted."""
 
 import torch
 from torch import Tensor

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,3 +113,32 @@ def explained(folder: Path) -> Iterator[None]:
             "out of memory; lower --set batch_size=…, cut batches into parts with "
             "--set stages.NAME.accumulate=2, or lower --set input_size=…"
         ) from None
+
+
+def check_free(path: Path) -> None:
+    """The output folder is empty or not there yet, and can be written."""
+    try:
+        used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
+    if used:
+        raise InputError(
+            f"the output folder {path} is not empty; go on with --resume or choose another"
+        )
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "no permission" if there.is_dir() else f"{there} is a file"
+        raise InputError(
+            f"the output folder {path} cannot be written ({reason}); choose another with --out"
+        )
+
+
+@contextmanager
+def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
+    """Bad input that shows only in the first step leaves no run."""
+    try:
+        yield
+    except InputError:
+        if created and not any(folder.checkpoints.glob("*")):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise

@@ -44,7 +44,7 @@ class StageRun:
         self.config, self.ranks, self.model = trainer.config, trainer.ranks, trainer.model
         self.name, self.stage = trainer.stages[index]
         self.seed = stream(self.config.seed, index)
-        self.kept = self._training_images()
+        self.kept = trainer.kept
         self.sampler = self._sampler()
         stage = self.stage
         self.loader = self._loader()
@@ -176,10 +176,6 @@ class StageRun:
         self.trainer.global_step, self.trainer.logged = state["global_step"], state["logged"]
         epoch: int = state["epoch"]
         return epoch
-
-    def _training_images(self) -> Tensor:
-        last = self.index + 1 == len(self.trainer.stages)
-        return self.trainer.kept if last else torch.arange(len(self.trainer.dataset.train))
 
     def _loader(self) -> TrainLoader:
         loading, stage = self.trainer.loading, self.stage

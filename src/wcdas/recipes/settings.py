@@ -1,0 +1,78 @@
+"""What a user says over the shipped recipes: a recipe of one's own, and single settings."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from wcdas.errors import InputError
+from wcdas.methods import METHODS
+from wcdas.names import unknown
+from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe
+from wcdas.training.config import Config
+
+Table = dict[str, Any]
+Settings = Mapping[str, Any] | Sequence[str] | None
+
+
+def read_layers(
+    recipe: str | Path | None, settings: Settings, method: str | None
+) -> tuple[list[Table], str | None]:
+    """The tables given over the shipped recipe, and the method they name; later wins."""
+    layers = []
+    if recipe is not None:
+        table = {key: value for key, value in read_recipe(recipe).items() if key != "info"}
+        method = method or table.pop("method", None)
+        table.pop("method", None)
+        layers.append(table)
+    table = parse_settings(as_list(settings))
+    method = table.pop("method", method)
+    if method is not None and not isinstance(method, str):
+        raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
+    return [*layers, table], method
+
+
+def check_keys(layers: list[Table], method: str) -> None:
+    """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
+    if method not in METHODS:
+        raise InputError(str(unknown("method", method, METHODS)))
+    known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
+    for key in (key for layer in layers for key in layer):
+        if key not in known:
+            raise InputError(str(unknown("key", key, known)))
+
+
+def data_options(settings: Settings) -> Table:
+    """The options of a dataset from settings that may hold nothing else."""
+    table = parse_settings(as_list(settings))
+    for key in table:
+        if key != "data":
+            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
+    return data_of([table])
+
+
+def data_of(layers: list[Table]) -> Table:
+    options: Table = {}
+    for layer in layers:
+        given = layer.get("data", {})
+        if not isinstance(given, Mapping):
+            raise InputError(f"data is {given!r}; expected data.KEY=VALUE, such as data.root=DIR")
+        options |= given
+    return options
+
+
+def as_list(settings: Settings) -> list[str]:
+    if settings is None or isinstance(settings, Mapping):
+        return [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
+    return [settings] if isinstance(settings, str) else list(settings)
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, Path)):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return str(value)

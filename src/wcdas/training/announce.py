@@ -1,0 +1,35 @@
+"""What a person is told before training starts."""
+
+from rich.console import Console
+
+from wcdas.data.dataset import Dataset
+from wcdas.data.report import describe
+from wcdas.training.config import Config
+from wcdas.training.distributed import Ranks
+from wcdas.training.run_folder import RunFolder
+
+
+def announce(
+    console: Console | None,
+    config: Config,
+    dataset: Dataset,
+    folder: RunFolder,
+    place: Ranks,
+    notes: list[str],
+) -> None:
+    if console is None:
+        return
+    for line in (*describe(dataset), *(f"note: {note}" for note in notes)):
+        console.print(line, highlight=False, markup=False)
+    head = config.head["name"]
+    size = f" at {config.input_size} px" if config.input_size else ""
+    console.print(f"{config.method}: {config.backbone.name}{size} with head {head}, {place.device}")
+    for name, stage in config.stages.items():
+        flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
+        mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
+        console.print(
+            f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs > 1)}, {stage.sampler} sampling, "
+            f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}",
+            highlight=False,
+        )
+    console.print(f"run folder: {folder.path}", highlight=False)

@@ -1,0 +1,58 @@
+"""From a configuration and a dataset to a trainer."""
+
+import os
+
+import torch
+from rich.console import Console
+
+from wcdas.backbones import create_backbone
+from wcdas.data.dataset import Dataset
+from wcdas.data.loader import channel_statistics
+from wcdas.data.random import stream
+from wcdas.errors import InputError
+from wcdas.heads import create_head
+from wcdas.training.config import Config
+from wcdas.training.distributed import Ranks
+from wcdas.training.model import Classifier
+from wcdas.training.run_folder import RunFolder
+from wcdas.training.trainer import Trainer
+
+INITIAL = 1_004  # what a stream of random numbers is for
+
+
+def create_trainer(
+    config: Config,
+    dataset: Dataset,
+    folder: RunFolder,
+    place: Ranks,
+    workers: int | None,
+    console: Console | None,
+) -> Trainer:
+    torch.manual_seed(stream(config.seed, INITIAL))
+    backbone = create_backbone(
+        config.backbone.name,
+        channels=dataset.channels,
+        input_size=config.input_size,
+        weights=config.backbone.weights or None,
+    )
+    options = {key: value for key, value in config.head.items() if key != "name"}
+    try:
+        head = create_head(
+            str(config.head.get("name")),
+            backbone.num_features,
+            dataset.num_classes,
+            dataset.class_counts,
+            **options,
+        )
+    except (ValueError, TypeError) as error:
+        raise InputError(f"head: {error}") from None
+    if workers is None:
+        workers = max(0, (os.cpu_count() or 1) - 1)
+    size, channels = config.input_size, dataset.channels
+    if backbone.mean is not None and backbone.std is not None:
+        mean, std = list(backbone.mean), list(backbone.std)
+    else:
+        mean, std = channel_statistics(dataset.train, channels, size, workers)
+    loading = {"size": size, "channels": channels, "mean": mean, "std": std, "workers": workers}
+    model = Classifier(backbone, head)
+    return Trainer(config, dataset, model, loading, folder, place, console)

@@ -1,0 +1,59 @@
+"""What a run writes down: what it is when it starts, what came out when it ends."""
+
+import platform
+from typing import Any
+
+import torch
+
+import wcdas
+from wcdas.data.dataset import Dataset
+from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.training.config import Config, as_table
+from wcdas.training.model_file import ModelInfo, save_model
+from wcdas.training.prior import trained_prior
+from wcdas.training.trainer import Trainer
+
+# Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
+LOWEST_TEMPERATURE = 1.0
+
+
+def run_table(config: Config, dataset: Dataset) -> dict[str, Any]:
+    versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
+    info = {
+        "fingerprint": dataset.fingerprint,
+        "prior": trained_prior(list(config.stages.values())[-1]),
+        "class_counts": dataset.class_counts.tolist(),
+        "data": dataset.description,
+        "versions": versions | {"python": platform.python_version()},
+    }
+    return as_table(config) | {"info": info}
+
+
+def finish(trainer: Trainer) -> None:
+    """Fit the temperature, measure the last epoch, write the model."""
+    config, dataset = trainer.config, trainer.dataset
+    held_out = trainer.held_out_logits()
+    temperature = fit_temperature(*held_out, LOWEST_TEMPERATURE) if len(held_out[1]) else 1.0
+    logits = trainer.logits(dataset.test) / temperature
+    if not trainer.ranks.is_main:
+        return
+    counts, names = dataset.class_counts, dataset.class_names
+    metrics = evaluate(logits, dataset.test.labels, counts, names)
+    info = ModelInfo(
+        backbone=config.backbone.name,
+        head=trainer.head_name,
+        head_options=trainer.head_options,
+        class_names=names,
+        class_counts=counts.tolist(),
+        channels=dataset.channels,
+        input_size=config.input_size,
+        mean=trainer.loading["mean"],
+        std=trainer.loading["std"],
+        temperature=temperature,
+        prior=trained_prior(list(config.stages.values())[-1]),
+        method=config.method,
+        dataset=dataset.name,
+    )
+    save_model(trainer.folder.model, trainer.model, info)
+    facts = {"method": config.method, "dataset": dataset.name, "temperature": temperature}
+    trainer.folder.write_metrics(facts | metrics)
