@@ -284,7 +284,8 @@ def list_names(
 def _console() -> "Console":
     from rich.console import Console
 
-    return Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    whole_lines = not sys.stdout.isatty()  # a file or pipe has no width to wrap at
+    return Console(soft_wrap=whole_lines, highlight=False, markup=False, emoji=False)
 
 
 def _workers(given: int | None) -> int:

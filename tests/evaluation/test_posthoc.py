@@ -11,7 +11,6 @@ from wcdas.evaluation import (
     max_norm,
     read_prior,
     shift_prior,
-    tau_normalise,
 )
 
 NAMES = ["cat", "dog", "owl, barn"]
@@ -55,14 +54,6 @@ def test_logit_adjustment_is_a_shift_to_uniform():
     torch.testing.assert_close(half, logits - 0.5 * torch.tensor([0.6, 0.3, 0.1]).log())
     with pytest.raises(InputError, match="every class"):
         adjust_logits(logits, [1, 0, 1])
-
-
-@pytest.mark.parametrize("tau", [0.0, 0.7, 1.0])
-def test_tau_normalisation_is_that_of_the_head(tau):
-    linear = LinearHead(6, 4, bias=False)
-    expected = TauNormHead.from_linear(linear, tau).class_weight(torch.float32)
-    torch.testing.assert_close(tau_normalise(linear.weight, tau), expected)
-    assert tau_normalise(torch.zeros(2, 3), tau).isfinite().all()
 
 
 def test_max_norm_shortens_only_what_is_longer():

@@ -12,7 +12,6 @@ from wcdas.evaluation.posthoc import (
     max_norm,
     read_prior,
     shift_prior,
-    tau_normalise,
 )
 from wcdas.evaluation.table import class_table, result_table
 
@@ -28,5 +27,4 @@ __all__ = [
     "reliability_bins",
     "result_table",
     "shift_prior",
-    "tau_normalise",
 ]

@@ -43,12 +43,6 @@ def adjust_logits(logits: Tensor, class_counts: Sequence[int] | Tensor, tau: flo
     return logits - tau * prior.log().to(logits)
 
 
-def tau_normalise(weight: Tensor, tau: float) -> Tensor:
-    """w_j / ‖w_j‖^τ, Kang et al., 2020 (arXiv:1910.09217)."""
-    norm = torch.linalg.vector_norm(weight, dim=1, keepdim=True)
-    return weight / norm.masked_fill(norm == 0, 1) ** tau
-
-
 def max_norm(weight: Tensor, limit: float) -> Tensor:
     """w_j scaled down to the norm `limit` where it is longer: MaxNorm as a projection.
 
