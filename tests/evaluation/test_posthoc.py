@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from wcdas import LinearHead, TauNormHead
 from wcdas.errors import InputError
 from wcdas.evaluation import (
     adjust_logits,

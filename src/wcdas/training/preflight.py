@@ -26,10 +26,9 @@ def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) 
 
 
 def check_stages(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> None:
-    """Refuse what a later stage would trip over; `kept` are the images of the last stage."""
-    last = list(config.stages)[-1]
+    """Refuse what a later stage would trip over; `kept` are the images that are trained on."""
+    labels = dataset.train.labels[kept]
     for name, stage in config.stages.items():
-        labels = dataset.train.labels[kept] if name == last else dataset.train.labels
         try:
             stage_sampler(stage, labels, dataset.num_classes, ranks)
             whole_batches(labels, stage.batch_size, ranks.world)

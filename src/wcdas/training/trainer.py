@@ -48,8 +48,8 @@ class Trainer:
         self.class_counts = dataset.class_counts
         self.stages = list(config.stages.items())
         labels, key = dataset.train.labels, stream(config.seed, HOLDOUT)
-        parts = holdout(labels, dataset.num_classes, config.calibration.holdout, key)
-        self.kept, self.held_out = parts
+        fraction = config.calibration.holdout
+        self.kept, self.held_out = holdout(labels, dataset.num_classes, fraction, key)
         check_stages(config, dataset, self.kept, ranks)
         self.head_name = config.head["name"]
         self.head_options = {key: value for key, value in config.head.items() if key != "name"}
@@ -85,7 +85,7 @@ class Trainer:
             loader.close()
 
     def held_out_logits(self) -> tuple[Tensor, Tensor]:
-        """Logits and labels of the training images that the last stage did not see."""
+        """Logits and labels of the training images that no stage sees."""
         if len(self.held_out) == 0:
             return torch.zeros(0, self.dataset.num_classes), self.held_out
         held_out = self.dataset.train.subset(self.held_out)
