@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from wcdas.backbones import create_backbone, list_backbones
     from wcdas.data import list_datasets, open_dataset
     from wcdas.deploy import Correction, Model, embed, evaluate_run, load
+    from wcdas.errors import InputError, WorkError
     from wcdas.heads import (
         AMSoftmaxHead,
         ArcFaceHead,
@@ -46,6 +47,7 @@ _PLACES = {
     "api": ("Run", "check_data", "train"),
     "backbones": ("create_backbone", "list_backbones"),
     "data": ("list_datasets", "open_dataset"),
+    "errors": ("InputError", "WorkError"),
     "deploy": ("Correction", "Model", "embed", "evaluate_run", "load"),
     "heads": (
         "AMSoftmaxHead",
@@ -110,6 +112,7 @@ __all__ = [
     "EqualizationLoss",
     "FocalLoss",
     "Head",
+    "InputError",
     "LDAMLoss",
     "LSoftmaxHead",
     "LWSHead",
@@ -123,6 +126,7 @@ __all__ = [
     "TvMFHead",
     "WCDASHead",
     "WNDASHead",
+    "WorkError",
     "check_data",
     "circular",
     "create_backbone",

@@ -105,6 +105,7 @@ def train(
         with _busy(console, "reading the data"):
             dataset = open_data(config.data["source"], config.data, skip_bad or left_out(stored))
         same_data(stored, dataset)
+        dataset = replace(dataset, name=short(config.data["source"]))
     else:
         method = method or "wcdas"
         check_keys(layers, method)
@@ -115,6 +116,7 @@ def train(
         source = str(data or options.get("source") or "digits-lt")
         with _busy(console, "reading the data"):
             dataset = open_data(source, options, skip_bad)
+            dataset = replace(dataset, name=short(source))
             config, notes = _configure(dataset, source, method, layers, seed, kind)
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)

@@ -159,3 +159,12 @@ def test_run_toml_has_the_resolved_recipe(tmp_path):
     assert table["stages"]["classifier"]["lr"] == 0.05
     assert table["stages"]["representation"]["lr"] == 0.1
     assert table["info"]["prior"] == "uniform"
+
+
+def test_settings_from_python_may_be_tables():
+    from wcdas.recipes.settings import read_layers
+
+    settings = {"stages.classifier.sampler_options": {"per_class": 8}, "amp": "bf16"}
+    (table,), _ = read_layers(None, settings, None)
+    assert table["stages"]["classifier"]["sampler_options"] == {"per_class": 8}
+    assert table["amp"] == "bf16"

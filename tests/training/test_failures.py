@@ -139,7 +139,9 @@ def test_changed_data_is_refused(unfinished, features):
     labels = np.load(features.with_name("pixels_labels.npy"))
     labels[0] = 1
     np.save(features.with_name("pixels_labels.npy"), labels)
-    with pytest.raises(InputError, match=r"data has changed since .*training images in 10 classes"):
+    with pytest.raises(
+        InputError, match=r"data has changed since .*training samples in 10 classes"
+    ):
         wcdas.train(out=unfinished, resume=True, device="cpu")
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from PIL import Image
@@ -39,6 +39,10 @@ class Split:
         """Some of the samples, in the order given."""
         raise NotImplementedError
 
+    def joined(self, other: Self) -> "Split":
+        """These samples, then those of another split of the same kind."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages(Split):
@@ -57,6 +61,10 @@ class ArrayImages(Split):
 
     def subset(self, indices: Tensor) -> "ArrayImages":
         return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
+
+    def joined(self, other: Self) -> "ArrayImages":
+        pixels = torch.cat([self.pixels, other.pixels])
+        return replace(self, pixels=pixels, labels=torch.cat([self.labels, other.labels]))
 
 
 class StoredImages(Split):
@@ -92,6 +100,10 @@ class FileImages(StoredImages):
         paths = [self.paths[i] for i in indices.tolist()]
         return replace(self, paths=paths, labels=self.labels[indices])
 
+    def joined(self, other: Self) -> "FileImages":
+        labels = torch.cat([self.labels, other.labels])
+        return replace(self, paths=[*self.paths, *other.paths], labels=labels)
+
 
 @dataclass(frozen=True, eq=False)
 class BytesImages(StoredImages):
@@ -115,6 +127,10 @@ class BytesImages(StoredImages):
         encoded = [self.encoded[i] for i in indices.tolist()]
         return replace(self, encoded=encoded, labels=self.labels[indices])
 
+    def joined(self, other: Self) -> "BytesImages":
+        labels = torch.cat([self.labels, other.labels])
+        return replace(self, encoded=[*self.encoded, *other.encoded], labels=labels)
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureVectors(Split):
@@ -133,6 +149,10 @@ class FeatureVectors(Split):
 
     def subset(self, indices: Tensor) -> "FeatureVectors":
         return replace(self, vectors=self.vectors[indices], labels=self.labels[indices])
+
+    def joined(self, other: Self) -> "FeatureVectors":
+        vectors = torch.cat([self.vectors, other.vectors])
+        return replace(self, vectors=vectors, labels=torch.cat([self.labels, other.labels]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,8 @@ from wcdas.data.loader import EvalLoader
 from wcdas.deploy.model import Model
 from wcdas.deploy.opening import open_data
 from wcdas.errors import InputError
+from wcdas.recipes.places import place, short
+from wcdas.recipes.resuming import same_data
 from wcdas.training.distributed import Ranks
 from wcdas.training.prediction import predict_split
 from wcdas.training.run_folder import RunFolder
@@ -25,14 +27,24 @@ def dataset_for(
     options: Mapping[str, Any],
     skip_bad: bool = False,
 ) -> Dataset:
-    """The dataset named, or the run's own; its classes must be the model's."""
-    if data is None:
-        if not run.is_dir():
-            raise InputError(f"{run} is a model file and names no dataset; give one with --data")
-        stored = RunFolder(run).read_run()
+    """The dataset named, or the run's own; its classes must be the model's.
+
+    The run's own data is refused if it has changed: another split would put training samples
+    among the test ones. Other data without a test set of its own is all test samples.
+    """
+    stored = RunFolder(run).read_run() if run.is_dir() else None
+    if data is None and stored is None:
+        raise InputError(f"{run} is a model file and names no dataset; give one with --data")
+    if stored is not None and (data is None or place(data) == stored["data"]["source"]):
         data, options = stored["data"]["source"], stored["data"] | dict(options)
-        skip_bad = skip_bad or left_out(stored)
-    dataset = open_data(data, options, skip_bad)
+        dataset = open_data(data, options, skip_bad or left_out(stored))
+        same_data(stored, dataset)
+    else:
+        assert data is not None
+        dataset = open_data(data, options, skip_bad)
+        if "split_seed" in dataset.description:
+            dataset = replace(dataset, test=dataset.train.joined(dataset.test))
+    dataset = replace(dataset, name=short(data))
     _check_kind(model, dataset, data)
     own = model.class_names
     missing = sorted(set(dataset.class_names) - set(own))

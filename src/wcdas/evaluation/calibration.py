@@ -67,7 +67,7 @@ def fit_temperature(logits: Tensor, labels: Tensor, lowest: float = LOWEST) -> f
             high = middle
         else:
             low = middle
-    return math.exp(-(low + high) / 2)
+    return round(math.exp(-(low + high) / 2), 6)  # as far as the bisection goes
 
 
 def slope(logits: Tensor, labels: Tensor, beta: float) -> float:

@@ -19,7 +19,7 @@ def placed(options: Mapping[str, Any]) -> Table:
     return {k: place(str(v)) if k in paths else v for k, v in options.items()}
 
 
-def short(source: str) -> str:
+def short(source: str | Path) -> str:
     """What a run's folder calls the data: a dataset's name, or that of the folder or file."""
     path = Path(place(source))
     return (path.stem if path.is_file() else path.name) or "data"

@@ -45,7 +45,7 @@ def same_data(stored: Table, dataset: Dataset) -> None:
     if stored["info"]["fingerprint"] != dataset.fingerprint:
         before, now = stored["info"]["class_counts"], dataset.class_counts.tolist()
         raise InputError(
-            f"the data has changed since the run started ({sum(before)} training images in "
-            f"{len(before)} classes then, {sum(now)} in {len(now)} now, or other contents); "
-            "restore it, or start a new run with another --out"
+            f"the data has changed since the run started ({sum(before)} training samples in "
+            f"{len(before)} classes then, {sum(now)} in {len(now)} now, or other contents or "
+            "another split); restore it, or start a new run with another --out"
         )

@@ -73,6 +73,8 @@ def _as_toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (str, Path)):
         return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{k} = {_as_toml(v)}' for k, v in value.items())}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_as_toml, value))}]"
     return str(value)

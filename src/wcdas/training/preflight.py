@@ -51,4 +51,6 @@ def _check_loss(stage: Stage, dataset: Dataset) -> None:
         raise InputError(
             f"prior is {stage.prior:g}, but it acts on cross-entropy alone; set it to 0"
         )
+    if stage.loss == "center":
+        raise InputError("center is a loss on features beside another loss, not a stage's own")
     create_loss(stage.loss, dataset.class_counts, **stage.loss_options)
