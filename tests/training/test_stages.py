@@ -348,3 +348,8 @@ def test_stopped_after_any_step_it_goes_on_the_same(make_trainer, monkeypatch, s
     resumed.run()
     for name, value in weights(whole.model).items():
         assert weights(resumed.model)[name].equal(value), name
+
+
+def test_center_is_no_loss_of_a_stage(make_trainer):
+    with pytest.raises(InputError, match="stage one: center is a loss on features"):
+        make_trainer(backbone="identity", one={"loss": "center"})
