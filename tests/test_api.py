@@ -92,13 +92,13 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, settings):
 
 def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypatch):
     from wcdas.data import files
-    from wcdas.data.decode import read_header
+    from wcdas.data.decode import Header
 
     folder = pictures(tmp_path / "x", china=6, flower=6)
     picture = folder / "china" / "0.jpg"
     picture.write_bytes(picture.read_bytes()[:400])
-    # As if the file had been damaged after it was checked; its header still reads.
-    monkeypatch.setattr(files, "check_image", read_header)
+    # As if the file had been damaged after it was checked.
+    monkeypatch.setattr(files, "check_image", lambda path, name: Header(40, 40, False))
     monkeypatch.setattr(
         "wcdas.training.building.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3)
     )

@@ -1,22 +1,29 @@
 """Policies: AutoAugment and RandAugment as torchvision has them, and every image by itself."""
 
+from itertools import permutations
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import random
-from wcdas.data.augment import ColourJitter, create_augmentation, list_augmentations
+from wcdas.data import operations, random
+from wcdas.data.augment import create_augmentation, list_augmentations
 from wcdas.data.autoaugment import (
     CIFAR10_POLICY,
-    NAMES,
+    OPERATIONS,
     RAND_AUGMENT,
     SIGNED,
     AutoAugment,
     RandAugment,
-    apply_operations,
+    Table,
     magnitude,
 )
+from wcdas.data.changes import apply_changes
+from wcdas.data.steps import ColourJitter, Grey, ResizedCrop
 from wcdas.errors import InputError
 
 THEIRS = v2.AutoAugment(v2.AutoAugmentPolicy.CIFAR10)
@@ -50,13 +57,13 @@ def test_magnitudes_are_those_of_torchvision(bins, size):
         assert (name in SIGNED) == signed
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_at_every_magnitude(name, tiles):
-    values = [magnitude(name, bin_, bins, 32) for bins in (10, 31) for bin_ in range(bins)]
-    values += [-value for value in values] if name in SIGNED else []
-    images = tiles()[: len(values)]
-    m = torch.tensor(values, dtype=torch.float64)
-    found = apply_operations(images, torch.full((len(m),), NAMES.index(name)), m)
+    rows = [(name, magnitude(name, bin_, bins, 32)) for bins in (10, 31) for bin_ in range(bins)]
+    images, row = tiles()[: 2 * len(rows)], torch.arange(2 * len(rows)) % len(rows)
+    minus = torch.arange(2 * len(rows)) >= len(rows)
+    found = apply_changes(images, Table(rows, 32).lookup(row, sign=1 - minus.float()))
+    values = [m for _, m in rows] + [-m if name in SIGNED else m for _, m in rows]
     expected = torch.stack([theirs(i, name, v) for i, v in zip(images, values, strict=True)])
     if name in MAY_ROUND:
         assert (found.int() - expected.int()).abs().max() <= 1
@@ -165,23 +172,138 @@ def test_large_images_are_cropped_by_the_loader_and_jittered():
     assert [type(step).__name__ for step in augment.steps] == ["Flip", "ColourJitter"]
 
 
-def test_colour_jitter_equals_torchvision(tiles):
-    images = tiles(64, 48)
-    u = random.uniform(2, torch.arange(48), 4)
-    found = ColourJitter(0.4)(images, u)
-    jitter = v2.ColorJitter(0.4, 0.4, 0.4)
-    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+@pytest.mark.parametrize("hue", [0.0, 0.1])
+def test_colour_jitter_equals_torchvision(hue, tiles):
+    images = tiles(64, 96)
+    step = ColourJitter(0.4, hue)
+    u = random.uniform(2, torch.arange(96), step.draws)
+    found = step(images, u)
+    jitter = v2.ColorJitter(0.4, 0.4, 0.4, hue)
+    orders = list(permutations(range(4 if hue else 3)))
     everything = []
     for image, numbers, result in zip(images, u, found, strict=True):
-        factors = 1 + (numbers[1:] * 2 - 1) * 0.4
+        change = (numbers[1:] * 2 - 1).tolist()
         names = ("brightness_factor", "contrast_factor", "saturation_factor")
-        parameters = dict(zip(names, map(float, factors), strict=True))
-        order = torch.tensor(orders[int(numbers[0] * 6)])
-        expected = jitter.transform(image, {"fn_idx": order, "hue_factor": None, **parameters})
-        # One level off, times a later contrast of up to 1.4.
-        assert (result.int() - expected.int()).abs().max() <= 2
+        parameters = {n: 1 + 0.4 * c for n, c in zip(names, change, strict=False)}
+        parameters["hue_factor"] = hue * change[3] if hue else None
+        order = torch.tensor(orders[int(numbers[0] * len(orders))])
+        expected = jitter.transform(image, {"fn_idx": order, **parameters})
+        # One level off, times two later factors of up to 1.4; a hue moves with it.
+        assert (result.int() - expected.int()).abs().max() <= (4 if hue else 3)
         everything.append(expected)
     assert share_off(found, torch.stack(everything)) < 0.01
+
+
+def test_resized_crop_equals_torchvision(tiles):
+    images = tiles()
+    u = random.uniform(2, POSITIONS, ResizedCrop.draws)
+    found = ResizedCrop((0.2, 1.0))(images, u)
+    boxes = operations.crop_boxes(u, 32, 32, (0.2, 1.0))
+    assert 0.2 * 1024 - 32 < (boxes[:, 2] * boxes[:, 3]).min() < 300
+    assert (boxes[:, 2] * boxes[:, 3]).max() > 850
+    for image, box, result in zip(images, boxes.tolist(), found, strict=True):
+        expected = tv.resized_crop(image, *box, [32, 32], antialias=True)
+        # Both are bilinear; torchvision's weights are rounded to fixed point.
+        assert (result.int() - expected.int()).abs().max() <= 1
+
+
+def test_grey_equals_torchvision(tiles):
+    images, u = tiles(), random.uniform(2, POSITIONS, 1)
+    found = Grey(0.2)(images, u)
+    grey = u[:, 0] < 0.2
+    assert found[~grey].equal(images[~grey])
+    expected = tv.rgb_to_grayscale(images[grey], num_output_channels=3)
+    assert (found[grey].int() - expected.int()).abs().max() <= 1
+    assert share_off(found[grey], expected) < 0.01
+
+
+def test_simclr_is_crop_flip_jitter_and_grey(tiles):
+    augment = create_augmentation("simclr", size=32)
+    names = [type(step).__name__ for step in augment.steps]
+    assert names == ["ResizedCrop", "Flip", "ColourJitter", "Grey"]
+    still = create_augmentation("simclr", size=32, flip=False)
+    assert [type(step).__name__ for step in still.steps] == ["ResizedCrop", "ColourJitter", "Grey"]
+    large = create_augmentation("simclr", size=112)
+    assert large.resized_crop
+    assert [type(step).__name__ for step in large.steps] == names[1:]
+    images = tiles()
+    u = random.uniform(3, POSITIONS, 48)
+    expected = ResizedCrop((0.2, 1.0))(images, u[:, :40])
+    mirrored = u[:, 40] < 0.5
+    expected[mirrored] = expected[mirrored].flip(-1)
+    jittered = u[:, 46] < 0.8
+    expected[jittered] = ColourJitter(0.4, 0.1)(expected, u[:, 41:46])[jittered]
+    expected = Grey(0.2)(expected, u[:, 47:])
+    assert augment(images, 3, POSITIONS).equal(expected)
+
+
+def test_simclr_changes_colours_as_often_as_it_says():
+    """On images of one colour a crop and a flip change nothing."""
+    count = 20_000
+    colour = torch.tensor([200, 120, 40], dtype=torch.uint8).view(1, 3, 1, 1)
+    images = colour.expand(count, 3, 4, 4).contiguous()
+    found = create_augmentation("simclr", size=4)(images, 8, torch.arange(count))
+    grey = (found == found[:, :1]).flatten(1).all(dim=1)
+    same = (found == images).flatten(1).all(dim=1)
+    for share, expected in ((grey, 0.2), (same, 0.2 * 0.8)):
+        error = (expected * (1 - expected) / count) ** 0.5
+        assert abs(share.double().mean() - expected) < 5 * error
+    order = ColourJitter(0.4, 0.1).orders.on(torch.device("cpu"))
+    assert order.unique(dim=0).shape == (24, 4)
+
+
+def test_simclr_of_grey_images_is_crop_brightness_and_contrast(digits):
+    images = digits[0][:256]
+    u = random.uniform(3, POSITIONS, 48)
+    expected = []
+    cropped = ResizedCrop((0.2, 1.0))(images, u[:, :40])
+    jitter = v2.ColorJitter(0.4, 0.4)
+    for image, numbers in zip(cropped, u, strict=True):
+        image = image.flip(-1) if numbers[40] < 0.5 else image
+        if numbers[46] < 0.8:
+            order = list(permutations(range(4)))[int(numbers[41] * 24)]
+            factors = (1 + (numbers[42:44] * 2 - 1) * 0.4).tolist()
+            names = ("brightness_factor", "contrast_factor")
+            absent = {"saturation_factor": None, "hue_factor": None}
+            parameters = dict(zip(names, factors, strict=True)) | absent
+            image = jitter.transform(image, {"fn_idx": torch.tensor(order), **parameters})
+        expected.append(image)
+    found = create_augmentation("simclr", size=8)(images, 3, POSITIONS)
+    assert (found.int() - torch.stack(expected).int()).abs().max() <= 2
+    assert share_off(found, torch.stack(expected)) < 0.01
+
+
+class OnTheDevice(TorchDispatchMode):
+    """Refuses every operation that touches a tensor of the host."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        for tensor in tree_leaves((args, kwargs)):
+            assert not isinstance(tensor, torch.Tensor) or tensor.is_cuda, operation
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [32, 112])
+@pytest.mark.parametrize("policy", list_augmentations())
+def test_nothing_waits_for_the_device(policy, size, channels):
+    """Tensors that only claim to be on a GPU have no values to wait for: reading one fails."""
+    augment = create_augmentation(policy, size=size, mean=[0.5] * channels)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        images = torch.empty(16, channels, size, size, dtype=torch.uint8, device="cuda")
+        positions = torch.empty(16, dtype=torch.int64, device="cuda")
+        key = torch.empty((), dtype=torch.int64, device="cuda")
+        augment(images, key, positions)  # copies its tables
+        with OnTheDevice():
+            for k in (5, key):
+                result = augment(images, k, positions)
+                assert (result.shape, result.dtype) == (images.shape, torch.uint8)
+
+
+@pytest.mark.parametrize("key", [0, 5, random.stream(3, 1, 4), 2**63 - 1])
+def test_a_key_may_be_a_tensor(key, tiles):
+    augment = create_augmentation("strong", size=32, mean=[0.5] * 3)
+    found = augment(tiles(), torch.tensor(key), POSITIONS)
+    assert found.equal(augment(tiles(), key, POSITIONS))
 
 
 @pytest.mark.parametrize(
@@ -194,6 +316,7 @@ def test_colour_jitter_equals_torchvision(tiles):
         ("standard", {"jitter": 1.5}, "jitter is 1.5"),
         ("strong", {"cutout": 500}, "cutout is 500"),
         ("rand-augment", {"magnitude": 31}, "magnitude 31"),
+        ("simclr", {"padding": 4}, "padding"),
     ],
 )
 def test_bad_input_is_named(policy, options, message):

@@ -1,36 +1,27 @@
 """Augmentation policies for batches of uint8 images on any device.
 
 An image's random numbers come from (key, position) alone: neighbours in the batch, workers, ranks
-and a resume change nothing.
+and a resume change nothing. With images and positions on a GPU nothing waits for it, and a CUDA
+graph can hold the whole; the first call on a device copies the tables there.
 """
 
 from collections.abc import Sequence
-from itertools import permutations
-from typing import Any, Protocol
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from wcdas import names
-from wcdas.data import operations, random
-from wcdas.data.autoaugment import NAMES, AutoAugment, RandAugment, apply_operations
+from wcdas.data import random, steps
+from wcdas.data.autoaugment import AutoAugment, RandAugment
 from wcdas.errors import InputError
 
 RESIZED_CROP_FROM = 112  # from this side length on, training crops are RandomResizedCrop
 
 
-class Step(Protocol):
-    """A random operation that takes `draws` numbers in [0, 1) for every image, u (B, draws)."""
-
-    @property
-    def draws(self) -> int: ...
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor: ...
-
-
 class Augmentation:
     """`augmentation(images (B, C, H, W) uint8, key, positions (B,))` → the same shape and type.
 
+    The key is a number, or a tensor () int64 on the images' device.
     `resized_crop` says that the loader is to cut a RandomResizedCrop out of the image first.
     A policy names its steps, each a function of the images and of its own random numbers (B, d).
     """
@@ -40,9 +31,9 @@ class Augmentation:
             raise InputError(f"image size is {size}; expected at least 1")
         self.size = size
         self.resized_crop = False
-        self.steps: list[Step] = []
+        self.steps: list[steps.Step] = []
 
-    def __call__(self, images: Tensor, key: int, positions: Tensor) -> Tensor:
+    def __call__(self, images: Tensor, key: int | Tensor, positions: Tensor) -> Tensor:
         if not self.steps:
             return images
         draws = sum(step.draws for step in self.steps)
@@ -75,7 +66,7 @@ class StandardAugmentation(Augmentation):
         if not 0 <= jitter < 1:
             raise InputError(f"jitter is {jitter}; expected a number of at least 0 and below 1")
         if jitter:
-            self.steps.append(ColourJitter(jitter))
+            self.steps.append(steps.ColourJitter(jitter))
 
 
 class StrongAugmentation(Augmentation):
@@ -99,7 +90,7 @@ class StrongAugmentation(Augmentation):
             raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
         self.steps += [AutoAugment(size), *crop_and_flip(size, padding, flip)]
         if cutout:
-            self.steps.append(Cutout(cutout, [round(m * 255) for m in mean]))
+            self.steps.append(steps.Cutout(cutout, [round(m * 255) for m in mean]))
 
 
 class RandAugmentation(Augmentation):
@@ -123,70 +114,32 @@ class RandAugmentation(Augmentation):
         self.steps += [RandAugment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
 
 
-class Crop:
-    """The original size, cut at random out of the image padded with zeros."""
+class SimclrAugmentation(Augmentation):
+    """For contrastive methods: RandomResizedCrop, flip, strong colour jitter, grey.
 
-    draws = 2
+    A crop of 20 to 100 % of the area (from 112 pixels on the loader's, of 8 to 100 %). Four of five
+    images get brightness, contrast and saturation changed by up to 40 % and the hue by up to a
+    tenth of the circle, one of five becomes grey. One-channel images have no hue to change.
+    T. Chen, S. Kornblith, M. Norouzi, G. Hinton, 2020, arXiv:2002.05709.
+    """
 
-    def __init__(self, padding: int) -> None:
-        self.padding = padding
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        top, left = (u * (2 * self.padding + 1)).long().unbind(1)
-        return operations.crop(images, top, left, self.padding)
-
-
-class Flip:
-    """A mirror image half of the time."""
-
-    draws = 1
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        return operations.horizontal_flip(images, u[:, 0] < 0.5)
+    def __init__(self, size: int, flip: bool = True) -> None:
+        super().__init__(size)
+        self.resized_crop = size >= RESIZED_CROP_FROM
+        if not self.resized_crop:
+            self.steps.append(steps.ResizedCrop(scale=(0.2, 1.0)))
+        if flip:
+            self.steps.append(steps.Flip())
+        self.steps += [steps.ColourJitter(0.4, hue=0.1, probability=0.8), steps.Grey(0.2)]
 
 
-class Cutout:
-    """A square round a random pixel, covered with `fill`, a level for each channel."""
-
-    draws = 2
-
-    def __init__(self, length: int, fill: Sequence[int]) -> None:
-        self.length, self.fill = length, fill
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        y, x = (u * images.shape[-1]).long().unbind(1)
-        return operations.cutout(images, y, x, self.length, self.fill)
-
-
-class ColourJitter:
-    """Brightness, contrast and saturation, each times 1 − strength … 1 + strength, in any order."""
-
-    draws = 4
-
-    def __init__(self, strength: float) -> None:
-        self.strength = strength
-        kinds = [NAMES.index(name) for name in ("Brightness", "Contrast", "Color")]
-        self.orders = torch.tensor(list(permutations(range(3))))
-        self.operation = torch.tensor(kinds)
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        self.orders = self.orders.to(u.device)
-        self.operation = self.operation.to(u.device)
-        order = self.orders[(u[:, 0] * len(self.orders)).long()]
-        change = (u[:, 1:] * 2 - 1) * self.strength
-        for turn in order.T:
-            amount = change.gather(1, turn[:, None])[:, 0]
-            images = apply_operations(images, self.operation[turn], amount.double())
-        return images
-
-
-def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
+def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[steps.Step]:
     if padding is None:
         padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)
     if not 0 <= padding <= size:
         raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
-    steps: list[Step] = [Crop(padding)] if padding else []
-    return [*steps, Flip()] if flip else steps
+    chosen: list[steps.Step] = [steps.Crop(padding)] if padding else []
+    return [*chosen, steps.Flip()] if flip else chosen
 
 
 AUGMENTATIONS: dict[str, type[Augmentation]] = {
@@ -194,6 +147,7 @@ AUGMENTATIONS: dict[str, type[Augmentation]] = {
     "standard": StandardAugmentation,
     "strong": StrongAugmentation,
     "rand-augment": RandAugmentation,
+    "simclr": SimclrAugmentation,
 }
 
 
@@ -202,8 +156,8 @@ def create_augmentation(
 ) -> Augmentation:
     """Build a policy by name; `flip` and `mean` go to those that use them.
 
-    Options: `padding` (all but "none"), `jitter` ("standard"), `cutout` ("strong"), `num_ops` and
-    `magnitude` ("rand-augment").
+    Options: `padding` (all but "none" and "simclr"), `jitter` ("standard"), `cutout` ("strong"),
+    `num_ops` and `magnitude` ("rand-augment").
 
     >>> augment = create_augmentation("standard", size=8, flip=False)
     >>> augment(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 1, torch.arange(2)).shape

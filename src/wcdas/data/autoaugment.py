@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from wcdas.data import operations
+from wcdas.data.changes import KINDS, Constant, apply_changes
 
 Choice = tuple[str, float, int | None]  # operation, probability, magnitude bin
 
@@ -42,28 +43,30 @@ CIFAR10_POLICY: list[tuple[Choice, Choice]] = [
     (("TranslateY", 0.7, 9), ("AutoContrast", 0.9, None)),
 ]
 
-# Affine operations give a matrix, so that all of them are one transform.
-AFFINE: dict[str, Callable[[Tensor, int, int], Tensor]] = {
-    "ShearX": operations.shear_x_matrix,
-    "ShearY": operations.shear_y_matrix,
-    "TranslateX": operations.translate_x_matrix,
-    "TranslateY": operations.translate_y_matrix,
-    "Rotate": operations.rotate_matrix,
+IDENTITY = ("affine", (1, 0, 0, 0, 1, 0))
+Change = tuple[str, tuple[float, ...]]  # a kind of operation and its parameters
+
+# What an operation does at magnitude m to images of a side length.
+OPERATIONS: dict[str, Callable[[float, int], Change]] = {
+    "Identity": lambda m, size: IDENTITY,
+    "ShearX": lambda m, size: ("affine", operations.shear_x_matrix(m, size, size)),
+    "ShearY": lambda m, size: ("affine", operations.shear_y_matrix(m, size, size)),
+    "TranslateX": lambda m, size: ("affine", operations.translate_x_matrix(m, size, size)),
+    "TranslateY": lambda m, size: ("affine", operations.translate_y_matrix(m, size, size)),
+    "Rotate": lambda m, size: ("affine", operations.rotate_matrix(m, size, size)),
+    "Brightness": lambda m, size: ("blend", (1 + m, 0, 0)),
+    "Color": lambda m, size: ("blend", (1 + m, -m, 0)),
+    "Contrast": lambda m, size: ("blend", (1 + m, 0, -m)),
+    "Sharpness": lambda m, size: ("sharpness", (-m,)),
+    "Posterize": lambda m, size: ("posterize", (256 - 2 ** (8 - int(m)),)),
+    "Solarize": lambda m, size: ("solarize", (255 * m,)),
+    "AutoContrast": lambda m, size: ("autocontrast", (1,)),
+    "Equalize": lambda m, size: ("equalize", (1,)),
+    "Invert": lambda m, size: ("solarize", (0,)),
 }
-COLOUR: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "Brightness": lambda images, m: operations.brightness(images, 1 + m),
-    "Color": lambda images, m: operations.saturation(images, 1 + m),
-    "Contrast": lambda images, m: operations.contrast(images, 1 + m),
-    "Sharpness": lambda images, m: operations.sharpness(images, 1 + m),
-    "Posterize": operations.posterize,
-    "Solarize": lambda images, m: operations.solarize(images, 255 * m),
-    "AutoContrast": lambda images, m: operations.autocontrast(images),
-    "Equalize": lambda images, m: operations.equalize(images),
-    "Invert": lambda images, m: operations.invert(images),
-}
-NAMES = ["Identity", *AFFINE, *COLOUR]
-SIGNED = {*AFFINE, "Brightness", "Color", "Contrast", "Sharpness"}
-RAND_AUGMENT = [name for name in NAMES if name != "Invert"]
+SIGNED = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"}
+SIGNED |= {"Brightness", "Color", "Contrast", "Sharpness"}
+RAND_AUGMENT = [name for name in OPERATIONS if name != "Invert"]
 
 
 def magnitude(name: str, bin_: int | None, bins: int, size: int) -> float:
@@ -93,20 +96,19 @@ class AutoAugment:
     draws = 5
 
     def __init__(self, size: int) -> None:
-        table = CIFAR10_POLICY
-        self.probability = torch.tensor([[p for _, p, _ in row] for row in table])
         self.steps = [
-            _Table([(name, magnitude(name, bin_, 10, size)) for name, _, bin_ in column])
-            for column in zip(*table, strict=True)
+            (
+                Constant(torch.tensor([probability for _, probability, _ in column])),
+                Table([(name, magnitude(name, bin_, 10, size)) for name, _, bin_ in column], size),
+            )
+            for column in zip(*CIFAR10_POLICY, strict=True)
         ]
 
     def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        self.probability = self.probability.to(u.device)
         pair = (u[:, 0] * len(CIFAR10_POLICY)).long()
-        for step, table in enumerate(self.steps):
-            operation, m = table.lookup(pair, sign=u[:, 2 + 2 * step])
-            applied = u[:, 1 + 2 * step] < self.probability[pair, step]
-            images = apply_operations(images, operation * applied, m)
+        for (probability, table), (act, sign) in zip(self.steps, u[:, 1:].T.split(2), strict=True):
+            applied = act < probability.on(u.device)[pair]
+            images = apply_changes(images, table.lookup(pair, sign, applied))
         return images
 
 
@@ -119,57 +121,37 @@ class RandAugment:
 
     def __init__(self, size: int, num_ops: int = 2, magnitude_bin: int = 9, bins: int = 31) -> None:
         self.draws = 2 * num_ops
-        self.table = _Table(
-            [(name, magnitude(name, magnitude_bin, bins, size)) for name in RAND_AUGMENT]
-        )
+        rows = [(name, magnitude(name, magnitude_bin, bins, size)) for name in RAND_AUGMENT]
+        self.table = Table(rows, size)
 
     def __call__(self, images: Tensor, u: Tensor) -> Tensor:
         for choice, sign in zip(u[:, ::2].T, u[:, 1::2].T, strict=True):
             row = (choice * len(RAND_AUGMENT)).long()
-            images = apply_operations(images, *self.table.lookup(row, sign))
+            images = apply_changes(images, self.table.lookup(row, sign))
         return images
 
 
-class _Table:
-    """Rows of (operation, magnitude), kept on the device where they were last asked for."""
+class Table:
+    """Rows of operations (name, magnitude) as parameters of all kinds that occur among them.
 
-    def __init__(self, rows: list[tuple[str, float]]) -> None:
-        self.operation = torch.tensor([NAMES.index(name) for name, _ in rows])
-        self.magnitude = torch.tensor([m for _, m in rows], dtype=torch.float64)
-        self.signed = torch.tensor([name in SIGNED for name, _ in rows])
-
-    def lookup(self, row: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
-        """Operation and magnitude of each row; half of the signs turn a signed one negative."""
-        self.operation = self.operation.to(row.device)
-        self.magnitude = self.magnitude.to(row.device)
-        self.signed = self.signed.to(row.device)
-        m = self.magnitude[row]
-        return self.operation[row], torch.where((sign < 0.5) & self.signed[row], -m, m)
-
-
-def apply_operations(images: Tensor, operation: Tensor, magnitudes: Tensor) -> Tensor:
-    """Apply to each image the operation with that index into NAMES, at its magnitude.
-
-    Images with the same operation are brought together and done at once.
+    Those of a row are neutral in every kind but its own.
     """
-    order = operation.argsort(stable=True)
-    counts = torch.bincount(operation, minlength=len(NAMES)).tolist()
-    gathered, m = images[order], magnitudes[order]
-    parts = [gathered[: counts[0]]]
-    done = counts[0]
-    affine = sum(counts[1 : 1 + len(AFFINE)])
-    if affine:
-        matrices = []
-        at = done
-        for count, matrix in zip(counts[1:], AFFINE.values(), strict=False):
-            matrices.append(matrix(m[at : at + count], *images.shape[-2:]))
-            at += count
-        parts.append(operations.transform(gathered[done:at], torch.cat(matrices)))
-        done = at
-    for count, colour in zip(counts[1 + len(AFFINE) :], COLOUR.values(), strict=True):
-        if count:
-            parts.append(colour(gathered[done : done + count], m[done : done + count]))
-            done += count
-    result = torch.empty_like(images)
-    result[order] = torch.cat(parts)
-    return result
+
+    def __init__(self, rows: list[tuple[str, float]], size: int) -> None:
+        changes: list[Change] = [IDENTITY]
+        for name, m in rows:
+            other = -m if name in SIGNED else m
+            changes += [OPERATIONS[name](m, size), OPERATIONS[name](other, size)]
+        occurring = {kind for kind, _ in changes}
+        self.widths = {k: len(KINDS[k].neutral) for k in KINDS if k in occurring}
+        parameters = [
+            [x for k in self.widths for x in (values if k == kind else KINDS[k].neutral)]
+            for kind, values in changes
+        ]
+        self.parameters = Constant(torch.tensor(parameters, dtype=torch.float32))
+
+    def lookup(self, row: Tensor, sign: Tensor, applied: Tensor | int = 1) -> dict[str, Tensor]:
+        """Parameters (B, n) of each kind; half of the signs turn a signed magnitude negative."""
+        entry = (row * 2 + (sign < 0.5) + 1) * applied
+        parameters = self.parameters.on(row.device)[entry]
+        return dict(zip(self.widths, parameters.split([*self.widths.values()], 1), strict=True))

@@ -41,17 +41,11 @@ def extensions() -> frozenset[str]:
     return frozenset(extension for extension, name in known.items() if name in formats())
 
 
-def read_header(source: Path | bytes, name: str | None = None) -> Header:
-    """Size and colour of a picture, without decoding it."""
-    image = _open(source, name)
-    try:
-        return Header(image.width, image.height, image.mode in GREY_MODES)
-    finally:
-        image.close()
-
-
 def check_image(source: Path | bytes, name: str | None = None) -> Header:
-    """Decode a picture once, JPEG at an eighth of its size, which finds truncated data too."""
+    """Decode a picture once, JPEG at an eighth of its size, which finds truncated data too.
+
+    Its size and colour are those of the header.
+    """
     image = _open(source, name)
     header = Header(image.width, image.height, image.mode in GREY_MODES)
     image.draft(image.mode, (max(image.width // 8, 1), max(image.height // 8, 1)))

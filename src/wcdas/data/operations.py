@@ -3,115 +3,154 @@
 Each does to every image what the tensor kernel of torchvision's functional of the same name does
 with that image's parameter. Products and sums are rounded one by one, so that an image's result
 depends neither on its neighbours in the batch nor on the device. Exactly torchvision's result,
-except where torchvision fuses a product and a sum: contrast, saturation and sharpness may then
-be one level off.
+except where torchvision fuses a product and a sum: blends, hue and sharpness may then be one level
+off. None waits for the device or copies from the host, so that a CUDA graph can hold them.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as nn
-from torchvision.transforms.v2 import functional as tv
 
-# These work on every image of a batch by itself already.
-autocontrast = tv.autocontrast
-equalize = tv.equalize
-invert = tv.invert
+Matrix = tuple[float, float, float, float, float, float]
 
-
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    return _levels(images * _per_image(factor))
+RATIO = (3 / 4, 4 / 3)
+TRIES = 10  # of a random box, before the largest central one is taken
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the mean grey level of the image."""
-    grey = _grey(images) if images.shape[1] == 3 else images.float()
-    mean = grey.sum(dim=(1, 2, 3), dtype=torch.float64) / grey[0].numel()
-    return _blend(images, _per_image(mean), factor)
+def blend(images: Tensor, weights: Tensor) -> Tensor:
+    """Weights (B, 3) times the image, its grey version and its mean grey level, added up.
+
+    With a factor f brightness is (f, 0, 0), contrast (f, 0, 1 − f), saturation (f, 1 − f, 0).
+    """
+    own, grey, mean = weights.unbind(1)
+    coloured = images.shape[1] == 3
+    shades = _grey(images) if coloured else images.float()
+    level = shades.sum(dim=(1, 2, 3), dtype=torch.float64) / shades[0].numel()
+    other = _per_image(level) * _per_image(mean)
+    if coloured:
+        other = shades.mul_(_per_image(grey)).add_(other)
+    else:  # the grey version is the image itself
+        own = own.masked_fill(grey != 0, 1)
+    return _levels((images * _per_image(own)).add_(other))
 
 
-def saturation(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the grey image; grey images stay as they are."""
-    return _blend(images, _grey(images), factor) if images.shape[1] == 3 else images
+def hue(images: Tensor, turn: Tensor) -> Tensor:
+    """Turn the hues by a share of the circle, (B, 1); grey images stay as they are.
+
+    In sixths of the circle the hue is h = {(G − B)/c, 2 + (B − R)/c, 4 + (R − G)/c} by the largest
+    channel V, with c = V − min. A channel is V − c·clamp(min(k, 4 − k), 0, 1), k = n + h mod 6,
+    with n = 5, 3, 1 for red, green, blue.
+    """
+    if images.shape[1] != 3:
+        return images
+    x = images.float()
+    red, green, _ = x.split(1, dim=1)
+    largest = x.amax(dim=1, keepdim=True)
+    chroma = largest - x.amin(dim=1, keepdim=True)
+    sixth = torch.linspace(0, 4, 3, device=x.device).view(3, 1, 1)
+    candidates = (x.roll(-1, 1) - x.roll(-2, 1)).div_(chroma.clamp(min=1)).add_(sixth)
+    of_red, of_green, of_blue = candidates.split(1, dim=1)
+    h = torch.where(red == largest, of_red, torch.where(green == largest, of_green, of_blue))
+    # min(k, 4 − k) is 2 less the distance of k from 2 on the circle.
+    way = h + 6 * _per_image(turn) + (3 - sixth)
+    distance = way.sub_((way * (1 / 6)).round_(), alpha=6).abs_()
+    return _levels((largest - chroma * (2 - distance).clamp_(0, 1)).mul_(255.999 / 255))
 
 
-def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the image smoothed by [[1, 1, 1], [1, 5, 1], [1, 1, 1]] / 13; the rim stays."""
+def sharpness(images: Tensor, weight: Tensor) -> Tensor:
+    """Blend with the image smoothed by [[1, 1, 1], [1, 5, 1], [1, 1, 1]] / 13; the rim stays.
+
+    The weight (B, 1) of the smooth image is 1 − f with a factor f.
+    """
     if min(images.shape[-2:]) <= 2:
         return images
     x = images.float()
     inner = x[..., 1:-1, 1:-1]
     columns = x[..., :-2] + x[..., 1:-1] + x[..., 2:]
     smooth = columns[..., :-2, :] + columns[..., 1:-1, :] + columns[..., 2:, :] + 4 * inner
-    change = smooth.div_(13).round_().sub_(inner).mul_(_per_image(1 - factor.double()))
+    change = smooth.div_(13).round_().sub_(inner).mul_(_per_image(weight))
     inner += change
     return _levels(x)
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the highest `bits` bits of every level."""
-    keep = 256 - (1 << (8 - bits.long()))
-    return images & keep.to(torch.uint8).view(-1, 1, 1, 1)
+    """Keep the bits of every level that are set in (B, 1) `bits`, from 0 to 255."""
+    return images & bits.to(torch.uint8)[..., None, None]
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Invert the levels from the threshold on."""
-    return torch.where(images >= _per_image(threshold), ~images, images)
+    """Invert the levels from the threshold (B, 1) on."""
+    inverted = images >= _per_image(threshold)
+    return images ^ inverted.to(torch.uint8).mul_(255)
 
 
-def shear_x(images: Tensor, amount: Tensor) -> Tensor:
-    return transform(images, shear_x_matrix(amount, *images.shape[-2:]))
+def autocontrast(images: Tensor, chosen: Tensor) -> Tensor:
+    """Stretch each channel of the chosen images (B, 1) to 0 … 255, unless it has one level."""
+    low, high = images.amin(dim=(2, 3)), images.amax(dim=(2, 3))
+    still = (low == high) | (chosen == 0)
+    start = low.masked_fill(still, 0)[..., None, None]
+    scale = ((high - low) * (1 / 255)).masked_fill_(still, 1)[..., None, None]
+    return _levels((images - start).div(scale))
 
 
-def shear_y(images: Tensor, amount: Tensor) -> Tensor:
-    return transform(images, shear_y_matrix(amount, *images.shape[-2:]))
+def equalize(images: Tensor, chosen: Tensor) -> Tensor:
+    """Make all levels of each channel of the chosen images (B, 1) about as frequent.
+
+    Level k becomes ⌊(n_k + ⌊s/2⌋) / s⌋, where n_k pixels are darker, and s is a 255th of those
+    that are not of the highest level; where that is 0, the channel stays.
+    """
+    flat = images.flatten(2)
+    level = flat.long()
+    counts = torch.zeros(*flat.shape[:2], 256, dtype=torch.int32, device=images.device)
+    counts.scatter_add_(2, level, counts.new_ones(1).expand_as(level))
+    darker = counts.cumsum(dim=2, dtype=torch.int32) - counts
+    step = darker.gather(2, flat.amax(dim=2, keepdim=True).long()) // 255
+    table = ((darker + step // 2) // step.clamp(min=1)).clamp_(max=255).to(torch.uint8)
+    equal = table.gather(2, level)
+    return torch.where((step > 0) & (chosen != 0)[..., None], equal, flat).view_as(images)
 
 
-def translate_x(images: Tensor, pixels: Tensor) -> Tensor:
-    return transform(images, translate_x_matrix(pixels, *images.shape[-2:]))
+def shear_x_matrix(amount: float, height: int, width: int) -> Matrix:
+    """Where output pixels come from, in pixels from the centre; the top row stays."""
+    return (1, amount, amount * (height / 2), 0, 1, 0)
 
 
-def translate_y(images: Tensor, pixels: Tensor) -> Tensor:
-    return transform(images, translate_y_matrix(pixels, *images.shape[-2:]))
+def shear_y_matrix(amount: float, height: int, width: int) -> Matrix:
+    return (1, 0, 0, amount, 1, amount * (width / 2))
 
 
-def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    return transform(images, rotate_matrix(degrees, *images.shape[-2:]))
+def translate_x_matrix(pixels: float, height: int, width: int) -> Matrix:
+    return (1, 0, -math.trunc(pixels), 0, 1, 0)
 
 
-def shear_x_matrix(amount: Tensor, height: int, width: int) -> Tensor:
-    """Where output pixels come from, (B, 2, 3) in pixels from the centre; the top row stays."""
-    return _matrix(1, amount, amount * (height / 2), 0, 1, 0)
+def translate_y_matrix(pixels: float, height: int, width: int) -> Matrix:
+    return (1, 0, 0, 0, 1, -math.trunc(pixels))
 
 
-def shear_y_matrix(amount: Tensor, height: int, width: int) -> Tensor:
-    return _matrix(1, 0, 0, amount, 1, amount * (width / 2))
-
-
-def translate_x_matrix(pixels: Tensor, height: int, width: int) -> Tensor:
-    return _matrix(1, 0, -pixels.trunc(), 0, 1, 0)
-
-
-def translate_y_matrix(pixels: Tensor, height: int, width: int) -> Tensor:
-    return _matrix(1, 0, 0, 0, 1, -pixels.trunc())
-
-
-def rotate_matrix(degrees: Tensor, height: int, width: int) -> Tensor:
-    angle = degrees.double().remainder(360) * (-math.pi / 180)
-    return _matrix(angle.cos(), angle.sin(), 0, -angle.sin(), angle.cos(), 0)
+def rotate_matrix(degrees: float, height: int, width: int) -> Matrix:
+    angle = -math.radians(degrees % 360)
+    return (math.cos(angle), math.sin(angle), 0, -math.sin(angle), math.cos(angle), 0)
 
 
 def transform(images: Tensor, matrix: Tensor) -> Tensor:
-    """Affine transform with the nearest pixel; what comes from outside is 0."""
+    """Affine transform by matrices (B, 6) with the nearest pixel; what comes from outside is 0."""
     height, width = images.shape[-2:]
-    m = matrix.float()[..., None, None]
     x = torch.linspace((1 - width) / 2, (width - 1) / 2, width, device=images.device)
     y = torch.linspace((1 - height) / 2, (height - 1) / 2, height, device=images.device)[:, None]
-    columns = _source(x, y, m[:, 0] / (width / 2), width)
-    rows = _source(x, y, m[:, 1] / (height / 2), height)
-    return _pick(images, rows, columns)
+    size = torch.linspace(width, height, 2, device=images.device).view(2, 1, 1)
+    of_x, of_y, constant = (matrix.float().view(-1, 2, 3, 1, 1) / (size / 2)[:, None]).unbind(2)
+    # The steps of grid_sample; both axes at once, columns first.
+    place = x * of_x + y * of_y + constant
+    place.add_(1).mul_(size).sub_(1).div_(2).round_()
+    within = (place >= 0) & (place < size)
+    inside = within[:, 0] & within[:, 1]
+    columns, rows = place.unbind(1)
+    # float32 counts the pixels of up to 4096 × 4096 exactly.
+    index = (rows * width + columns).mul_(inside).long().flatten(1)
+    picked = images.flatten(2).gather(2, index[:, None].expand(-1, images.shape[1], -1))
+    return picked.view_as(images).mul_(inside[:, None])
 
 
 def horizontal_flip(images: Tensor, chosen: Tensor) -> Tensor:
@@ -126,6 +165,32 @@ def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:
     return windows[torch.arange(len(images), device=images.device), :, top, left]
 
 
+def crop_boxes(u: Tensor, height: int, width: int, scale: tuple[float, float]) -> Tensor:
+    """Boxes (top, left, height, width), int64 (B, 4), from u (B, 4·TRIES) in [0, 1).
+
+    Inception's crop as torchvision draws it: an area of `scale` of the image and a ratio of sides
+    from 3/4 to 4/3; the first try that fits, else the largest central box with a ratio in range.
+    """
+    size, shape, down, right = u.double().view(-1, TRIES, 4).unbind(2)
+    area = height * width * (scale[0] + size * (scale[1] - scale[0]))
+    low, high = (math.log(side) for side in RATIO)
+    ratio = (low + shape * (high - low)).exp()
+    w = (area * ratio).sqrt().round()
+    h = (area / ratio).sqrt().round()
+    top = (down * (height - h + 1)).floor()
+    left = (right * (width - w + 1)).floor()
+    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+    tall, wide = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
+    central = ((height - tall) // 2, (width - wide) // 2, tall, wide)
+    # The central box is one try more, which always fits.
+    first = nn.pad(fits.double(), (0, 1), value=1).argmax(dim=1, keepdim=True)
+    boxes = [
+        nn.pad(tries, (0, 1), value=last).gather(1, first)
+        for tries, last in zip((top, left, h, w), central, strict=True)
+    ]
+    return torch.cat(boxes, dim=1).long()
+
+
 def resized_crop(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     """Cut (top, left, height, width) boxes out and enlarge them to a square, bilinear."""
     height, width = images.shape[-2:]
@@ -138,15 +203,14 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     return sampled.round_().to(torch.uint8)
 
 
-def cutout(images: Tensor, y: Tensor, x: Tensor, length: int, fill: Sequence[int] = (0,)) -> Tensor:
+def cutout(images: Tensor, y: Tensor, x: Tensor, length: int, fill: Tensor) -> Tensor:
     """Cover a square round the centre (y, x), clipped at the border, with a level per channel.
 
     T. DeVries, G. Taylor, 2017, arXiv:1708.04552.
     """
     rows = _covered(y, images.shape[-2], length)[:, None, :, None]
     columns = _covered(x, images.shape[-1], length)[:, None, None, :]
-    level = torch.tensor(fill, dtype=torch.uint8, device=images.device).view(1, -1, 1, 1)
-    return torch.where(rows & columns, level, images)
+    return torch.where(rows & columns, fill.view(1, -1, 1, 1), images)
 
 
 def _covered(centre: Tensor, size: int, length: int) -> Tensor:
@@ -162,33 +226,6 @@ def _levels(values: Tensor) -> Tensor:
     return values.clamp_(0, 255).to(torch.uint8)
 
 
-def _blend(images: Tensor, other: Tensor, factor: Tensor) -> Tensor:
-    rest = _per_image(1 - factor.double())
-    return _levels((images * _per_image(factor)).add_(other * rest))
-
-
 def _grey(images: Tensor) -> Tensor:
     red, green, blue = images.split(1, dim=1)
     return (red * 0.2989).add_(green * 0.587).add_(blue * 0.114).floor_()
-
-
-def _matrix(*entries: Tensor | float) -> Tensor:
-    """Six entries, tensors (B,) or numbers, as matrices (B, 2, 3)."""
-    like = next(e for e in entries if isinstance(e, Tensor)).double()
-    columns = [e.double() if isinstance(e, Tensor) else torch.full_like(like, e) for e in entries]
-    return torch.stack(columns, dim=1).view(-1, 2, 3)
-
-
-def _source(x: Tensor, y: Tensor, row: Tensor, size: int) -> Tensor:
-    """Nearest source index along one axis; the steps are those of grid_sample."""
-    place = x * row[:, 0] + y * row[:, 1] + row[:, 2]
-    return place.add_(1).mul_(size).sub_(1).div_(2).round_().long()
-
-
-def _pick(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Pixels at (rows, columns), each (B, H, W); 0 outside of the image."""
-    channels, height, width = images.shape[1:]
-    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-    index = (rows * width + columns).mul_(inside).flatten(1)[:, None].expand(-1, channels, -1)
-    picked = images.flatten(2).gather(2, index).view_as(images)
-    return picked.mul_(inside[:, None])

@@ -30,14 +30,21 @@ def stream(seed: int, *parts: int) -> int:
     return state >> 1
 
 
-def bits(key: int, counters: Tensor, draws: int) -> Tensor:
-    """Random integers of 63 bits, (len(counters), draws) int64, on the counters' device."""
-    start = _mix(counters.long() * _signed(_GOLDEN) + _signed(_mix_int(key + _GOLDEN)))
+def bits(key: int | Tensor, counters: Tensor, draws: int) -> Tensor:
+    """Random integers of 63 bits, (len(counters), draws) int64, on the counters' device.
+
+    A key that changes between replays of a CUDA graph is a tensor () int64 on that device.
+    """
+    if isinstance(key, Tensor):
+        first: int | Tensor = _mix(key + _signed(_GOLDEN))
+    else:
+        first = _signed(_mix_int(key + _GOLDEN))
+    start = _mix(counters.long() * _signed(_GOLDEN) + first)
     steps = torch.arange(1, draws + 1, device=counters.device) * _signed(_DRAW)
     return _shift(_mix(start[:, None] + steps), 1)
 
 
-def uniform(key: int, counters: Tensor, draws: int) -> Tensor:
+def uniform(key: int | Tensor, counters: Tensor, draws: int) -> Tensor:
     """Uniform numbers in [0, 1) with 24 bits, (len(counters), draws) float32.
 
     >>> uniform(7, torch.arange(3), 2).equal(uniform(7, torch.arange(9), 5)[:3, :2])
@@ -46,7 +53,7 @@ def uniform(key: int, counters: Tensor, draws: int) -> Tensor:
     return _shift(bits(key, counters, draws), 39).float() * 2.0**-24
 
 
-def uniform_double(key: int, counters: Tensor, draws: int) -> Tensor:
+def uniform_double(key: int | Tensor, counters: Tensor, draws: int) -> Tensor:
     """Uniform numbers in [0, 1) with 53 bits, (len(counters), draws) float64."""
     return _shift(bits(key, counters, draws), 10).double() * 2.0**-53
 
