@@ -23,14 +23,15 @@ def listing(kind: str) -> list[str]:
     return [f"{name:<{width}}  {text}".rstrip() for name, text in rows.items()]
 
 
-# Each imports what it needs: the methods can be listed without waiting for torch.
+# Each imports what it needs, so that none waits for the others.
 
 
 def _methods() -> dict[str, str]:
     from wcdas.methods import METHODS
 
     return {
-        name: f"{method.summary} ({method.paper}); stages: {', '.join(method.defaults['stages'])}"
+        name: f"{method.summary}; {method.paper}; stages: {' → '.join(method.defaults['stages'])}"
+        + (f"; reported: {method.reported}" if method.reported else "")
         for name, method in METHODS.items()
     }
 

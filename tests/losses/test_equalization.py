@@ -12,6 +12,12 @@ def test_rare_classes_are_those_below_the_threshold():
     assert EqualizationLoss([90, 6, 4], threshold=0.06).is_rare.tolist() == [False, False, True]
 
 
+def test_rare_by_default_is_below_half_a_fair_share():
+    assert EqualizationLoss([60, 17, 16, 7]).is_rare.tolist() == [False, False, False, True]
+    assert EqualizationLoss([51] + [1] * 99).is_rare.tolist() == [False] + [False] * 99
+    assert EqualizationLoss([200] + [1] * 99).is_rare.tolist() == [False] + [True] * 99
+
+
 def test_definition(class_counts, logits, labels):
     loss = EqualizationLoss(class_counts, threshold=0.1, gamma=0.6, reduction="none")
     torch.manual_seed(5)

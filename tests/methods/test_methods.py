@@ -1,4 +1,4 @@
-"""Every method trains from end to end on real images, and learns."""
+"""Every method trains on the digits, and beats chance where its idea is to."""
 
 import pytest
 import torch
@@ -7,18 +7,11 @@ import wcdas
 from wcdas.methods import METHODS, list_methods
 from wcdas.training.config import build
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_list():
-    assert list_methods() == list(METHODS)
-    assert {"softmax", "wcdas", "wcdas-meta", "wcdas-prior", "angular-softmax"} <= set(METHODS)
+# Epochs of stage 1 and 2 that are enough to see a method work. Margins of 4 learn slowly.
+ENOUGH = {"l-softmax": (45, 2), "sphereface": (45, 2)}
+# Nothing in these methods looks after rare classes.
+NOT_FOR_THE_TAIL = {"softmax", "angular-softmax-one-stage", "focal", "center-loss", "l-softmax"}
+NOT_FOR_THE_TAIL |= {"sphereface", "am-softmax", "arcface"}
 
 
 @pytest.mark.parametrize("name", list_methods())
@@ -31,12 +24,19 @@ def test_defaults_are_a_configuration(name):
 
 @pytest.mark.parametrize("name", list_methods())
 def test_beats_chance_on_the_digits(name, tmp_path):
-    """Chance is 10 of 100; the largest class alone would give 10 too."""
-    settings = {"stages.representation.epochs": 12, "evaluate_every": 99}
+    """Chance is one in ten, for all classes and for those with few images."""
+    first, second = ENOUGH.get(name, (18, 3))
+    settings = {"stages.representation.epochs": first, "evaluate_every": 99}
     if "classifier" in METHODS[name].defaults["stages"]:
-        settings["stages.classifier.epochs"] = 2
+        settings["stages.classifier.epochs"] = second
     run = wcdas.train(method=name, settings=settings, out=tmp_path / "run", device="cpu")
-    assert run.metrics["method"] == name
-    assert run.metrics["top1"] > 0.25
-    assert run.metrics["many"] > 0.5
-    assert run.model.info.method == name
+    metrics = run.metrics
+    assert metrics["method"] == run.model.info.method == name
+    assert metrics["top1"] > 0.3
+    assert metrics["many"] > 0.5
+    if name not in NOT_FOR_THE_TAIL:
+        assert metrics["few"] > 0.12
+
+    again = wcdas.evaluate_run(run, device="cpu")
+    assert again["confusion"] == metrics["confusion"]
+    assert torch.isfinite(torch.tensor(again["nll"]))

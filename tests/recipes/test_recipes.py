@@ -9,7 +9,9 @@ import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import list_methods
 from wcdas.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header, resolve
+from wcdas.recipes.settings import read_layers
 from wcdas.training.config import as_table, build
+from wcdas.training.schedule import planned
 
 
 def config(method="wcdas", dataset="digits-lt", *, recipe=None, settings=(), automatic=None):
@@ -51,6 +53,25 @@ def test_what_suits_the_data_is_below_the_shipped_recipe():
     resolved = config(automatic=automatic)
     assert (resolved.stages["representation"].lr, resolved.augment.flip) == (0.1, False)
     assert resolved.stages["representation"].clip == 2.0
+
+
+def test_a_method_may_need_rates_of_its_own():
+    """A fresh classifier needs a larger rate than one that goes on."""
+    assert stage("classifier", method="wcdas", dataset="cifar100-lt").lr == 0.005
+    assert stage("classifier", method="crt", dataset="cifar100-lt").lr == 0.2
+    assert stage("classifier", method="crt", dataset="cifar100-lt", settings=["lr=0.3"]).lr == 0.3
+    layers, method = read_layers("cifar100-lt", None, "crt")
+    assert resolve(method, "own folder", layers, {}, None).stages["classifier"].lr == 0.2
+
+
+def test_a_continued_stage_is_as_the_one_before_it():
+    resolved = config("ldam-drw", "cifar100-lt")
+    first, second = resolved.stages.values()
+    assert (second.augment, second.batch_size, second.loss) == ("strong", 256, "ldam")
+    assert (first.loss_options.get("beta"), second.loss_options["beta"]) == (None, 0.9999)
+    assert [stage.epochs for _, stage in planned(resolved.stages)] == [160, 40]
+    again = build(tomllib.loads(tomli_w.dumps(as_table(resolved))))
+    assert planned(again.stages) == planned(resolved.stages)
 
 
 def test_bare_keys_set_every_stage():
@@ -147,7 +168,8 @@ def test_values_are_toml_or_text():
 
 @pytest.mark.parametrize("name", list_recipes())
 def test_resolved_recipes_survive_writing(name):
-    resolved = config(recipe=read_recipe(name))
+    recipe = {key: value for key, value in read_recipe(name).items() if key != "methods"}
+    resolved = config(recipe=recipe)
     assert build(tomllib.loads(tomli_w.dumps(as_table(resolved)))) == resolved
 
 

@@ -16,6 +16,7 @@ import torch
 from wcdas.backbones import create_backbone
 from wcdas.data import Dataset, FeatureVectors, open_dataset
 from wcdas.heads import create_head
+from wcdas.methods import METHODS
 from wcdas.training.config import build
 from wcdas.training.distributed import Ranks
 from wcdas.training.model import Classifier
@@ -154,7 +155,8 @@ def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
         ranks = Ranks(0, 1, torch.device("cpu"))
         folder = RunFolder(tmp_path / "run")
         folder.create(table)
-        return Trainer(build(table), data, model, loading, folder, ranks, None)
+        softmax = METHODS["softmax"]
+        return Trainer(build(table), softmax, data, model, loading, folder, ranks, None)
 
     return made
 

@@ -38,7 +38,7 @@ def one_step(trainer):
     before = copy.deepcopy(trainer.model)
     for group in run.optimizer.param_groups:
         group["lr"] = run.stage.lr
-    run._train_batch(batch, None, 1, 0)
+    run._train_batch(batch, (), None, 1, 0)
     return before, trainer.model, batch
 
 
@@ -268,11 +268,11 @@ def test_held_out_images_are_never_drawn(make_trainer, monkeypatch):
     drawn = {0: set(), 1: set()}
     train_batch = StageRun._train_batch
 
-    def spy(run, batch, balanced, key, epoch):
-        for part in (batch, balanced):
+    def spy(run, batch, views, second, key, epoch):
+        for part in (batch, second):
             if part is not None:
                 drawn[run.index] |= set(part.indices.tolist())
-        train_batch(run, batch, balanced, key, epoch)
+        train_batch(run, batch, views, second, key, epoch)
 
     monkeypatch.setattr(StageRun, "_train_batch", spy)
     trainer.run()

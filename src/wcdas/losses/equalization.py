@@ -15,8 +15,9 @@ class EqualizationLoss(ClassificationLoss):
 
     L = −log(e^(z_y) / Σ_k w_k e^(z_k)),  w_k = 1 − β·T(f_k)·(1 − y_k),  β ~ Bernoulli(γ)
 
-    T(f) = 1 for a class whose share f of the training images is below `threshold` λ, else 0. β is
-    drawn for every sample and class. In evaluation mode nothing is dropped and the loss is plain
+    T(f) = 1 for a class whose share f of the training images is below `threshold` λ, else 0; by
+    default λ is half a fair share, 1/(2C), which is the 0.005 that is usual with the 100 classes of
+    CIFAR-100-LT. β is drawn for every sample and class. In evaluation mode nothing is dropped and the loss is plain
     cross-entropy. A class that has any part of a soft target is kept, so label smoothing, which
     would keep them all, is not offered.
 
@@ -36,14 +37,16 @@ class EqualizationLoss(ClassificationLoss):
     def __init__(
         self,
         class_counts: Sequence[int] | Tensor,
-        threshold: float = 0.005,
+        threshold: float | None = None,
         gamma: float = 0.9,
         reduction: str = "mean",
     ) -> None:
         super().__init__(reduction=reduction)
+        n = as_class_counts(class_counts, needed_by="equalization")
+        if threshold is None:
+            threshold = 0.5 / len(n)
         check_probability("threshold", threshold)
         check_probability("gamma", gamma)
-        n = as_class_counts(class_counts, needed_by="equalization")
         self.num_classes = len(n)
         self.gamma = gamma
         self.register_buffer("is_rare", n / n.sum() < threshold, persistent=False)

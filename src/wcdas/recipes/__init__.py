@@ -2,7 +2,7 @@
 
 Later wins: method defaults, the shipped recipe of the dataset, `--recipe`, `--set`. A dataset's
 recipe speaks of stages by name; a method takes what concerns the stages it has, so that all methods
-train under one protocol.
+train under one protocol. What a method needs otherwise stands in the recipe's table `methods.NAME`.
 """
 
 import copy
@@ -13,12 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError
-from wcdas.methods import METHODS
+from wcdas.methods import find_method
 from wcdas.names import unknown
 from wcdas.training.config import Config, build
 
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
-TABLES = ("data", "backbone", "head", "augment", "calibration", "stages")
+TABLES = (
+    "data",
+    "backbone",
+    "head",
+    "augment",
+    "calibration",
+    "selection",
+    "options",
+    "stages",
+    "methods",
+)
 
 Table = dict[str, Any]
 
@@ -83,11 +93,11 @@ def resolve(
         automatic: what suits data and machine.
         seed: over whatever the layers say.
     """
-    if method not in METHODS:
-        raise InputError(str(unknown("method", method, METHODS)))
-    table: Table = copy.deepcopy(dict(METHODS[method].defaults))
+    hooks = find_method(method)
+    table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
-    for layer in (automatic, shipped):
+    own = shipped.pop("methods", {}).get(method, {})
+    for layer in (automatic, shipped, own):
         _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given
     for layer in recipes:
@@ -96,9 +106,31 @@ def resolve(
         if name not in table["stages"]:
             raise InputError(str(unknown("stage", name, table["stages"])))
     _merge(table, _spread(settings, table["stages"]))
+    _continue(table["stages"])
+    _check_options(table["options"], hooks.options, method)
     if seed is not None:
         table["seed"] = seed
     return build({"method": method, "data": {}} | table)
+
+
+def _continue(stages: Table) -> None:
+    """A stage that continues another has its settings where it does not say otherwise."""
+    previous: Table = {}
+    for name, stage in stages.items():
+        if stage.get("optimizer") == "continue":
+            stages[name] = previous | stage
+        previous = stages[name]
+
+
+def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
+    for name, value in given.items():
+        if name not in known:
+            if not known:
+                raise InputError(f"options.{name} is given, but {method} has no options")
+            raise InputError(str(unknown(f"option of {method}", name, known)))
+        kind = type(known[name])
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InputError(f"options.{name} is {value!r}; expected a value like {known[name]!r}")
 
 
 def _merge(table: Table, layer: Mapping[str, Any]) -> None:

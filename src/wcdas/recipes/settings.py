@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError
-from wcdas.methods import METHODS
+from wcdas.methods import find_method
 from wcdas.names import unknown
 from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe
 from wcdas.training.config import Config
+
+DEFAULT_METHOD = "wcdas"
 
 Table = dict[str, Any]
 Settings = Mapping[str, Any] | Sequence[str] | None
@@ -20,23 +22,20 @@ def read_layers(
     recipe: str | Path | None, settings: Settings, method: str | None
 ) -> tuple[list[Table], str | None]:
     """The tables given over the shipped recipe, and the method they name; later wins."""
-    layers = []
-    if recipe is not None:
-        table = {key: value for key, value in read_recipe(recipe).items() if key != "info"}
-        method = method or table.pop("method", None)
-        table.pop("method", None)
-        layers.append(table)
-    table = parse_settings(as_list(settings))
-    method = table.pop("method", method)
+    last = parse_settings(as_list(settings))
+    table = read_recipe(recipe) if recipe is not None else {}
+    table.pop("info", None)
+    named = table.pop("method", None)
+    method = last.pop("method", method or named)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
-    return [*layers, table], method
+    own = table.pop("methods", {}).get(method or DEFAULT_METHOD, {})
+    return [*(layer for layer in (table, own) if layer), last], method
 
 
 def check_keys(layers: list[Table], method: str) -> None:
     """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
-    if method not in METHODS:
-        raise InputError(str(unknown("method", method, METHODS)))
+    find_method(method)
     known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
     for key in (key for layer in layers for key in layer):
         if key not in known:

@@ -7,6 +7,7 @@ from wcdas.data.report import describe
 from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks
 from wcdas.training.run_folder import RunFolder
+from wcdas.training.schedule import planned
 
 
 def announce(
@@ -24,7 +25,10 @@ def announce(
     head = config.head["name"]
     size = f" at {config.input_size} px" if config.input_size else ""
     console.print(f"{config.method}: {config.backbone.name}{size} with head {head}, {place.device}")
-    for name, stage in config.stages.items():
+    for name, stage in planned(config.stages):
+        if stage.trains == "nothing":
+            console.print(f"  {name}: {stage.head} head, nothing to train", highlight=False)
+            continue
         flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
         mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
         console.print(

@@ -10,10 +10,10 @@ from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
 from wcdas.data.random import stream
 from wcdas.errors import InputError
-from wcdas.heads import create_head
+from wcdas.heads import Head, create_head
 from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks
-from wcdas.training.model import Classifier
+from wcdas.training.method import Method, Parts
 from wcdas.training.run_folder import RunFolder
 from wcdas.training.trainer import Trainer
 
@@ -22,6 +22,7 @@ INITIAL = 1_004  # what a stream of random numbers is for
 
 def create_trainer(
     config: Config,
+    method: Method,
     dataset: Dataset,
     folder: RunFolder,
     place: Ranks,
@@ -35,17 +36,14 @@ def create_trainer(
         input_size=config.input_size,
         weights=config.backbone.weights or None,
     )
-    options = {key: value for key, value in config.head.items() if key != "name"}
-    try:
-        head = create_head(
-            str(config.head.get("name")),
-            backbone.num_features,
-            dataset.num_classes,
+    model = method.build_model(
+        Parts(
+            backbone,
+            lambda length: _create_head(config, length, dataset),
             dataset.class_counts,
-            **options,
+            config.options,
         )
-    except (ValueError, TypeError) as error:
-        raise InputError(f"head: {error}") from None
+    )
     if workers is None:
         workers = max(0, (os.cpu_count() or 1) - 1)
     size, channels = config.input_size, dataset.channels
@@ -54,5 +52,13 @@ def create_trainer(
     else:
         mean, std = channel_statistics(dataset.train, channels, size, workers)
     loading = {"size": size, "channels": channels, "mean": mean, "std": std, "workers": workers}
-    model = Classifier(backbone, head)
-    return Trainer(config, dataset, model, loading, folder, place, console)
+    return Trainer(config, method, dataset, model, loading, folder, place, console)
+
+
+def _create_head(config: Config, length: int, dataset: Dataset) -> Head:
+    options = {key: value for key, value in config.head.items() if key != "name"}
+    name, counts = str(config.head.get("name")), dataset.class_counts
+    try:
+        return create_head(name, length, dataset.num_classes, counts, **options)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"head: {error}") from None

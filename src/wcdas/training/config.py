@@ -9,17 +9,31 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from wcdas.errors import InputError
 from wcdas.names import unknown
 
-OPEN_TABLES = ("head", "data", "loss_options", "sampler_options")  # checked by what they configure
+# Checked by what they configure.
+OPEN_TABLES = ("head", "data", "options", "loss_options", "sampler_options")
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """λ of L-Softmax and SphereFace, base·(1 + gamma·i)^−power, where i goes from 0 to `iterations`
+    over the stage, however long it is."""
+
+    base: float = field(default=0.0, metadata={"at_least": 0})  # 0: λ stays as it is
+    gamma: float = field(default=0.12, metadata={"at_least": 0})
+    power: float = field(default=1.0, metadata={"at_least": 0})
+    minimum: float = field(default=0.0, metadata={"at_least": 0})
+    iterations: int = field(default=28_000, metadata={"at_least": 1})
 
 
 @dataclass(frozen=True)
 class Stage:
     """One stage of training. `at_least` and `below` in the metadata bound a value."""
 
-    trains: Literal["all", "classifier"] = "all"
+    trains: Literal["all", "classifier", "nothing"] = "all"  # nothing: the method sets the values
     head: str = "keep"  # keep, fresh, or a head's name, built from the previous one
     sampler: str = "instance-balanced"
     sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    second_sampler: str = ""  # of a second batch beside the first, for methods that use one
     loss: str = "cross-entropy"
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     prior: float = field(default=0.0, metadata={"at_least": 0})  # times log prior in the loss
@@ -43,6 +57,9 @@ class Stage:
     ema: float = field(default=0.0, metadata={"at_least": 0, "below": 1})  # decay; 0: none
     # continue: optimizer, decay, rate and schedule of the stage before, over the epochs of both
     optimizer: Literal["fresh", "continue"] = "fresh"
+    # of the epochs of the stage before, which this one continues and takes them from; 0: its own
+    share: float = field(default=0.0, metadata={"at_least": 0, "below": 1})
+    annealing: Annealing = Annealing()
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,13 @@ class CalibrationConfig:
 
 
 @dataclass(frozen=True)
+class SelectionConfig:
+    """Training images kept out of every stage for what a method chooses, such as τ."""
+
+    holdout: float = field(default=0.0, metadata={"at_least": 0, "below": 0.5})
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run."""
 
@@ -72,10 +96,13 @@ class Config:
     backbone: BackboneConfig = BackboneConfig()
     augment: AugmentConfig = AugmentConfig()
     calibration: CalibrationConfig = CalibrationConfig()
+    selection: SelectionConfig = SelectionConfig()
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the method
     seed: int = 0
     input_size: int = field(default=0, metadata={"at_least": 0})  # 0: what suits the data
     amp: Literal["none", "bf16", "fp16"] = "none"
     deterministic: bool = False
+    cuda_graph: bool = True  # capture the backbone of small images
     evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
 
 
@@ -116,6 +143,11 @@ def _check_continued(stages: Mapping[str, Stage]) -> None:
     """A stage that continues an optimizer must train the very parameters of the one before."""
     previous: Stage | None = None
     for name, stage in stages.items():
+        if stage.share and stage.optimizer == "fresh":
+            raise InputError(
+                f"stages.{name}.share is {stage.share:g}, but its optimizer is 'fresh'; "
+                "expected 'continue', or give it epochs of its own"
+            )
         if stage.optimizer == "continue":
             wrong = (
                 "there is no stage before it"

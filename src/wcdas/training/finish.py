@@ -9,19 +9,20 @@ import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.training.config import Config, as_table
+from wcdas.training.method import Method, plain_model
 from wcdas.training.model_file import ModelInfo, save_model
-from wcdas.training.prior import trained_prior
+from wcdas.training.prior import recorded_prior
 from wcdas.training.trainer import Trainer
 
 # Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
 LOWEST_TEMPERATURE = 1.0
 
 
-def run_table(config: Config, dataset: Dataset) -> dict[str, Any]:
+def run_table(config: Config, method: Method, dataset: Dataset) -> dict[str, Any]:
     versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
     info = {
         "fingerprint": dataset.fingerprint,
-        "prior": trained_prior(list(config.stages.values())[-1]),
+        "prior": recorded_prior(method, config.stages),
         "class_counts": dataset.class_counts.tolist(),
         "data": dataset.description,
         "versions": versions | {"python": platform.python_version()},
@@ -50,9 +51,11 @@ def finish(trainer: Trainer) -> None:
         mean=trainer.loading["mean"],
         std=trainer.loading["std"],
         temperature=temperature,
-        prior=trained_prior(list(config.stages.values())[-1]),
+        prior=recorded_prior(trainer.method, config.stages),
         method=config.method,
         dataset=dataset.name,
+        options=dict(config.options),
+        built_by_method=trainer.method.build_model is not plain_model,
     )
     save_model(trainer.folder.model, trainer.model, info)
     facts = {"method": config.method, "dataset": dataset.name, "temperature": temperature}

@@ -66,6 +66,7 @@ class MetaSampler(Sampler):
         key: int,
         epoch: int,
         balanced: tuple[Tensor, Tensor],
+        log_prior: Tensor | None = None,
         world: int = 1,
     ) -> None:
         """One step of ψ.
@@ -79,6 +80,7 @@ class MetaSampler(Sampler):
             key: of the sequence.
             epoch: of the sequence.
             balanced: features and labels of a class-balanced batch.
+            log_prior: of the loss that the classifier is trained with, added to the logits.
             world: processes; each hands in its slices, and all take the step of the whole.
         """
         noise = self._gumbel(random.stream(key, epoch), positions)
@@ -88,7 +90,7 @@ class MetaSampler(Sampler):
         module = _HeadLoss(head)
         named = module.named_parameters()
         parameters: dict[str, Tensor] = {k: v for k, v in named if v.requires_grad}
-        inner = functional_call(module, parameters, (features, labels, drawn))
+        inner = functional_call(module, parameters, (features, labels, drawn, log_prior))
         slopes = torch.autograd.grad(inner, list(parameters.values()), create_graph=True)
         stepped: dict[str, Tensor] = {
             k: (v - lr * _mean(g, world)).detach().requires_grad_()
@@ -131,8 +133,16 @@ class _HeadLoss(nn.Module):
         super().__init__()
         self.head = head
 
-    def forward(self, features: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-        losses = F.cross_entropy(self.head(features, labels), labels, reduction="none")
+    def forward(
+        self,
+        features: Tensor,
+        labels: Tensor,
+        weight: Tensor | None = None,
+        log_prior: Tensor | None = None,
+    ) -> Tensor:
+        logits = self.head(features, labels)
+        logits = logits if log_prior is None else logits + log_prior
+        losses = F.cross_entropy(logits, labels, reduction="none")
         return (losses if weight is None else weight * losses).mean()
 
 

@@ -11,12 +11,17 @@ from wcdas.heads import Head, LinearHead, LWSHead, TauNormHead, create_head
 
 
 class Classifier(nn.Module):
-    """Images → features → logits."""
+    """Images → features → logits.
 
-    def __init__(self, backbone: Backbone, head: Head) -> None:
+    `auxiliary` is what only training needs (a projection, a queue, centres); it is trained and
+    checkpointed with the rest, and no part of the model file.
+    """
+
+    def __init__(self, backbone: Backbone, head: Head, auxiliary: nn.Module | None = None) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.auxiliary = auxiliary
 
     def features(self, inputs: Tensor) -> Tensor:
         return self.backbone(inputs)

@@ -1,10 +1,12 @@
 """A trained model in one safetensors file that needs no other file and no network to load."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -13,6 +15,7 @@ from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.training.checkpoint import write_synced
+from wcdas.training.method import Method, Parts, plain_model
 from wcdas.training.model import Classifier
 
 FORMAT = 1
@@ -35,31 +38,51 @@ class ModelInfo:
     prior: str  # the class prior its logits were trained under: train, uniform or none
     method: str
     dataset: str
+    options: dict[str, Any] = field(default_factory=dict)  # of the method
+    built_by_method: bool = False  # whether the model is more than a backbone and a head
     format: int = FORMAT
 
 
 def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
     tensors = {
-        name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()
+        name: value.detach().cpu().contiguous()
+        for name, value in model.state_dict().items()
+        if name.startswith(("backbone.", "head."))
     }
     write_synced(path, save(tensors, metadata={"wcdas": json.dumps(asdict(info))}))
 
 
-def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
-    """The classifier in evaluation mode on the CPU, and what it was trained on."""
+def load_model(
+    path: Path, find_method: Callable[[str], Method] | None = None
+) -> tuple[Classifier, ModelInfo]:
+    """The classifier in evaluation mode on the CPU, and what it was trained on.
+
+    `find_method` finds the method that builds the model, where a backbone and a head are not all.
+    """
     tensors, facts = _read(path)
     try:
         info = ModelInfo(**facts)
-        length, classes = tensors["head.weight"].shape[1], len(info.class_names)
-        model = Classifier(
-            create_backbone(info.backbone, channels=info.channels, input_size=info.input_size),
-            create_head(info.head, length, classes, **info.head_options),
-        )
+        if info.built_by_method and find_method is not None:
+            model = find_method(info.method).build_model(_parts(info))
+        else:
+            model = plain_model(_parts(info))
+        model.auxiliary = None
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         first_line = str(error).splitlines()[0]
         raise InputError(f"{path} is damaged, its parts do not fit: {first_line}") from None
     return model.eval(), info
+
+
+def _parts(info: ModelInfo) -> Parts:
+    return Parts(
+        create_backbone(info.backbone, channels=info.channels, input_size=info.input_size),
+        lambda length: create_head(
+            info.head, length, len(info.class_names), info.class_counts, **info.head_options
+        ),
+        torch.tensor(info.class_counts),
+        info.options,
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

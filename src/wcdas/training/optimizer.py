@@ -30,4 +30,5 @@ def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.SGD:
         lr=stage.lr,
         momentum=stage.momentum,
         nesterov=stage.nesterov,
+        fused=all(parameter.is_cuda for parameter in trained.parameters()),
     )

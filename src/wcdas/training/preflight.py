@@ -12,6 +12,7 @@ from wcdas.losses import create_loss
 from wcdas.training.config import Config, Stage
 from wcdas.training.distributed import Ranks
 from wcdas.training.meta_sampler import MetaSampler
+from wcdas.training.method import Method, plain_model
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
@@ -25,14 +26,23 @@ def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) 
     return names.create("sampler", {"meta": MetaSampler}, "meta", options, **context)
 
 
-def check_stages(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> None:
+def check_stages(
+    config: Config, method: Method, dataset: Dataset, kept: Tensor, ranks: Ranks
+) -> None:
     """Refuse what a later stage would trip over; `kept` are the images that are trained on."""
     labels = dataset.train.labels[kept]
     for name, stage in config.stages.items():
         try:
             stage_sampler(stage, labels, dataset.num_classes, ranks)
             whole_batches(labels, stage.batch_size, ranks.world)
-            create_augmentation(stage.augment, size=1)
+            for policy in (stage.augment, *method.views):
+                create_augmentation(policy, size=1)
+            if stage.second_sampler:
+                create_sampler(stage.second_sampler, labels, dataset.num_classes)
+            if stage.head != "keep" and method.build_model is not plain_model:
+                raise InputError(
+                    f"head is {stage.head!r}, but {config.method} builds its own; expected 'keep'"
+                )
             if stage.head not in ("keep", "fresh"):
                 create_head(stage.head, 1, dataset.num_classes)
             _check_loss(stage, dataset)

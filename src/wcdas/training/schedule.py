@@ -1,8 +1,10 @@
 """The learning rate over a stage, or over several that continue one optimizer."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
-from wcdas.training.config import Stage
+from wcdas.training.config import Annealing, Stage
 
 
 def rate(stage: Stage, progress: float, epochs: int) -> float:
@@ -16,6 +18,28 @@ def rate(stage: Stage, progress: float, epochs: int) -> float:
         passed = sum(progress >= milestone * epochs for milestone in stage.milestones)
         return stage.lr * stage.gamma**passed
     return stage.lr
+
+
+def planned(stages: Mapping[str, Stage]) -> list[tuple[str, Stage]]:
+    """The stages as they run: one with a `share` takes its epochs from the stage before."""
+    plan: list[tuple[str, Stage]] = []
+    for name, stage in stages.items():
+        if stage.trains == "nothing":
+            stage = replace(stage, epochs=0)
+        if stage.share:
+            before, first = plan[-1]
+            taken = min(max(1, round(stage.share * first.epochs)), first.epochs - 1)
+            plan[-1] = before, replace(first, epochs=first.epochs - taken)
+            stage = replace(stage, epochs=taken)
+        plan.append((name, stage))
+    return plan
+
+
+def annealed(annealing: Annealing, progress: float) -> float:
+    """λ after a part of the stage, from 0 to 1."""
+    iteration = progress * annealing.iterations
+    value = annealing.base * (1 + annealing.gamma * iteration) ** -annealing.power
+    return max(annealing.minimum, value)
 
 
 def chain(stages: list[Stage], index: int) -> tuple[Stage, int, int]:

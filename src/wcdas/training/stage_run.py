@@ -1,7 +1,7 @@
 """One stage of a run: its batches, its optimizer, its checkpoints."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,13 +19,15 @@ from wcdas.data.samplers import Sampler, create_sampler, whole_batches
 from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.multiplicative_margin import MultiplicativeMarginHead
 from wcdas.training import checkpoint
 from wcdas.training.distributed import largest, total
 from wcdas.training.meta_sampler import MetaSampler
+from wcdas.training.method import StepBatch, plain_model
 from wcdas.training.optimizer import create_optimizer
 from wcdas.training.preflight import stage_sampler
 from wcdas.training.progress import StageProgress
-from wcdas.training.schedule import chain, rate
+from wcdas.training.schedule import annealed, chain, rate
 from wcdas.training.step import EpochStatistics, Step
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_SECONDS = 300
 AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
-ORDER, BALANCED = 1_000, 1_001  # what a stream of random numbers is for
+ORDER, SECOND, VIEWS = 1_000, 1_001, 1_005  # what a stream of random numbers is for
 
 
 class StageRun:
@@ -47,14 +49,27 @@ class StageRun:
         self.kept = trainer.kept
         self.sampler = self._sampler()
         stage = self.stage
-        self.loader = self._loader()
-        self.balanced = self._loader() if isinstance(self.sampler, MetaSampler) else None
+        self.loader = self._loader(stage.augment)
+        views = trainer.method.views if stage.trains == "all" else ()
+        self.views = [self._loader(policy) for policy in views]
+        self.second_sampler = self._second_sampler()
+        self.second = self._loader(stage.augment) if self.second_sampler else None
         self.steps = len(whole_batches(self.kept, stage.batch_size, self.ranks.world))
-        self.step = Step(self.model, stage, trainer.class_counts, self.config.amp)
-        self.step.to(self.ranks.device)
+        self.step = Step(
+            self.model,
+            trainer.method,
+            self.config,
+            self.name,
+            stage,
+            trainer.class_counts,
+            self.ranks.device,
+        )
         self.parallel: nn.Module = self.step
         if self.ranks.world > 1:
-            self.parallel = DistributedDataParallel(self.step)
+            # What a method builds may have parts that a step leaves out.
+            extra = trainer.method.build_model is not plain_model
+            self.parallel = DistributedDataParallel(self.step, find_unused_parameters=extra)
+        self.annealed = [m for m in self.model.modules() if isinstance(m, MultiplicativeMarginHead)]
         self.first, self.before, self.epochs = chain([s for _, s in trainer.stages], index)
         if stage.optimizer == "fresh" or trainer.optimizer is None:
             trainer.optimizer = create_optimizer(self.model, self.first)
@@ -77,13 +92,11 @@ class StageRun:
         if isinstance(self.sampler, MetaSampler) and not start:
             self.sampler.begin_epoch()
         key = stream(self.seed, epoch)
-        for batch, balanced in self._batches(epoch, start):
+        for batch, views, second in self._batches(epoch, start):
             torch.manual_seed(stream(key, batch.step, self.ranks.rank))
-            progressed = self.before + epoch + batch.step / self.steps
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate(self.first, progressed, self.epochs)
+            self._set_rates(epoch, batch.step)
             try:
-                self._train_batch(batch, balanced, key, epoch)
+                self._train_batch(batch, views, second, key, epoch)
             except ValueError as error:  # on a CPU heads and losses look at the values
                 if "NaN" not in str(error):
                     raise
@@ -135,7 +148,7 @@ class StageRun:
 
     def finish(self) -> None:
         """The averaged weights, where there are any, are the stage's result."""
-        for loader in (self.loader, self.balanced):
+        for loader in (self.loader, *self.views, self.second):
             if loader is not None:
                 loader.close()
         if self.average is not None:
@@ -159,6 +172,7 @@ class StageRun:
             "average": self.average.state_dict() if self.average is not None else None,
             "scaler": self.scaler.state_dict(),
             "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
+            "loss": self.step.loss.state_dict() if self.step.loss is not None else None,
             "statistics": statistics,
         }
         checkpoint.save(self.trainer.folder.checkpoints, self.trainer.global_step, state)
@@ -171,16 +185,29 @@ class StageRun:
         self.scaler.load_state_dict(state["scaler"])
         if isinstance(self.sampler, MetaSampler):
             self.sampler.load_state_dict(state["sampler"])
+        if self.step.loss is not None:
+            self.step.loss.load_state_dict(state["loss"])
         if self.ranks.is_main:  # they are those of all ranks
             self.statistics.sums = state["statistics"].to(self.ranks.device)
         self.trainer.global_step, self.trainer.logged = state["global_step"], state["logged"]
         epoch: int = state["epoch"]
         return epoch
 
-    def _loader(self) -> TrainLoader:
-        loading, stage = self.trainer.loading, self.stage
+    def _set_rates(self, epoch: int, step: int) -> None:
+        """The learning rate and λ of a step, and what a method may ask for."""
+        state, done = self.step.state, epoch + step / self.steps
+        state.lr = rate(self.first, self.before + done, self.epochs)
+        state.progress = done / self.stage.epochs
+        for group in self.optimizer.param_groups:
+            group["lr"] = state.lr
+        if self.stage.annealing.base:
+            for head in self.annealed:
+                head.annealing.fill_(annealed(self.stage.annealing, state.progress))
+
+    def _loader(self, policy: str) -> TrainLoader:
+        loading = self.trainer.loading
         augmentation = create_augmentation(
-            stage.augment,
+            policy,
             size=loading["size"] or 1,  # features have none
             flip=self.config.augment.flip,
             mean=loading["mean"],
@@ -188,7 +215,7 @@ class StageRun:
         return TrainLoader(
             self.trainer.dataset.train,
             augmentation=augmentation,
-            batch_size=stage.batch_size,
+            batch_size=self.stage.batch_size,
             **loading,
         )
 
@@ -197,59 +224,85 @@ class StageRun:
         labels = dataset.train.labels[self.kept]
         return stage_sampler(self.stage, labels, dataset.num_classes, self.ranks)
 
-    def _batches(self, epoch: int, start: int) -> Iterator[tuple[Batch, Batch | None]]:
-        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.stage.epochs)
-        batches = self.loader.epoch(self.kept[order], stream(self.seed, epoch), start)
-        if self.balanced is None:
-            yield from ((batch, None) for batch in batches)
-            return
+    def _second_sampler(self) -> Sampler | None:
+        """The learned sampler needs a balanced batch beside its own."""
+        name = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
+        name = self.stage.second_sampler or name
         labels = self.trainer.dataset.train.labels[self.kept]
-        fair = create_sampler("class-balanced", labels, self.trainer.dataset.num_classes)
-        order = fair.sequence(stream(self.seed, BALANCED), epoch, self.stage.epochs)
-        balanced = self.balanced.epoch(self.kept[order], stream(self.seed, BALANCED, epoch), start)
-        yield from zip(batches, balanced, strict=True)
+        return create_sampler(name, labels, self.trainer.dataset.num_classes) if name else None
 
-    def _train_batch(self, batch: Batch, balanced: Batch | None, key: int, epoch: int) -> None:
+    def _batches(
+        self, epoch: int, start: int
+    ) -> Iterator[tuple[Batch, Sequence[Batch], Batch | None]]:
+        """Every batch with its further views and the second batch beside it."""
+        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.stage.epochs)
+        loaders = [self.loader, *self.views]
+        keys = [stream(self.seed, epoch)]
+        keys += [stream(self.seed, VIEWS, i, epoch) for i in range(len(self.views))]
+        orders = [order] * len(loaders)
+        if self.second is not None and self.second_sampler is not None:
+            key = stream(self.seed, SECOND)
+            loaders.append(self.second)
+            keys.append(stream(self.seed, SECOND, epoch))
+            orders.append(self.second_sampler.sequence(key, epoch, self.stage.epochs))
+        epochs = (
+            loader.epoch(self.kept[order], key, start)
+            for loader, order, key in zip(loaders, orders, keys, strict=True)
+        )
+        for first, *others in zip(*epochs, strict=True):
+            second = others.pop() if self.second is not None else None
+            yield first, others, second
+
+    def _train_batch(
+        self, first: Batch, views: Sequence[Batch], second: Batch | None, key: int, epoch: int
+    ) -> None:
         stage = self.stage
         inputs, target = mix(
-            batch.inputs, batch.labels, key, batch.step, mixup=stage.mixup, cutmix=stage.cutmix
+            first.inputs, first.labels, key, first.step, mixup=stage.mixup, cutmix=stage.cutmix
+        )
+        batch = StepBatch(
+            inputs,
+            target,
+            first.labels,
+            tuple(view.inputs for view in views),
+            None if second is None else (second.inputs, second.labels),
         )
         self.optimizer.zero_grad(set_to_none=True)
-        loss, features = self._backward(inputs, target)
+        loss, features = self._backward(batch)
         if stage.clip:
             self.scaler.unscale_(self.optimizer)
             parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(parameters, stage.clip)
-        if balanced is not None:
-            assert isinstance(self.sampler, MetaSampler)
+        if isinstance(self.sampler, MetaSampler) and second is not None:
             with torch.no_grad():
-                fair = self.model.features(balanced.inputs).float()
+                fair = self.model.features(second.inputs).float()
             self.sampler.update(
                 self.model.head,
                 self.optimizer.param_groups[0]["lr"],
                 features.float(),
-                batch.labels,
-                batch.positions,
+                first.labels,
+                first.positions,
                 stream(self.seed, ORDER),
                 epoch,
-                (fair, balanced.labels),
+                (fair, second.labels),
+                self.step.log_prior,
                 self.ranks.world,
             )
-        self.statistics.add(loss, features, batch.labels, self.model, batch.step)
+        self.statistics.add(loss, features, first.labels, self.model, first.step)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
             self.average.update_parameters(self.model)
 
-    def _backward(self, inputs: Tensor, target: Any) -> tuple[Tensor, Tensor]:
-        parts = _parts(inputs, target, self.stage.accumulate)
+    def _backward(self, batch: StepBatch) -> tuple[Tensor, Tensor]:
+        parts = _parts(batch, self.stage.accumulate)
         losses, features = [], []
-        for i, (x, y) in enumerate(parts):
+        for i, part in enumerate(parts):
             more = i + 1 < len(parts)
             several = isinstance(self.parallel, DistributedDataParallel)
             with cast(Any, self.parallel).no_sync() if more and several else nullcontext():
-                loss, f = self.parallel(x, y)
-                share = loss * (len(x) / len(inputs))
+                loss, f = self.parallel(part)
+                share = loss * (len(part.labels) / len(batch.labels))
                 self.scaler.scale(share).backward()
             losses.append(share.detach())
             features.append(f)
@@ -285,18 +338,21 @@ class StageRun:
         )
 
 
-def _parts(inputs: Tensor, target: Any, count: int) -> list[tuple[Tensor, Any]]:
-    """A batch cut into `count` parts, its target alike."""
+def _parts(batch: StepBatch, count: int) -> list[StepBatch]:
+    """A batch cut into `count` parts, with everything in it."""
     if count == 1:
-        return [(inputs, target)]
-    cut = [slice(i[0], i[-1] + 1) for i in torch.arange(len(inputs)).tensor_split(count) if len(i)]
-    if isinstance(target, Tensor):
-        return [(inputs[c], target[c]) for c in cut]
+        return [batch]
+    places = torch.arange(len(batch.labels)).tensor_split(count)
+    return [_part(batch, slice(i[0], i[-1] + 1)) for i in places if len(i)]
 
-    def part(value: Any, c: slice) -> Any:
-        return value[c] if isinstance(value, Tensor) and value.dim() else value
 
-    return [(inputs[c], type(target)(*(part(value, c) for value in target))) for c in cut]
+def _part(value: Any, cut: slice) -> Any:
+    if isinstance(value, Tensor):
+        return value[cut] if value.dim() else value
+    if isinstance(value, tuple):
+        parts = (_part(item, cut) for item in value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
 def _by_group(names: list[str], sums: Tensor, counts: Tensor) -> dict[str, float]:

@@ -7,21 +7,40 @@ from wcdas.data.profile import groups
 from wcdas.kernels.sphere import unit
 from wcdas.losses import create_loss
 from wcdas.targets import MixedLabels
-from wcdas.training.config import Stage
+from wcdas.training.config import Config, Stage
+from wcdas.training.graphed import BackboneGraph
+from wcdas.training.method import Method, StepBatch, StepState
 from wcdas.training.model import Classifier
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Step(nn.Module):
-    """Inputs and targets → loss and features; the backbone is frozen in a classifier stage."""
+    """A batch → loss and features; the backbone is frozen in a classifier stage."""
 
     log_prior: Tensor | None
 
-    def __init__(self, model: Classifier, stage: Stage, class_counts: Tensor, amp: str) -> None:
+    def __init__(
+        self,
+        model: Classifier,
+        method: Method,
+        config: Config,
+        name: str,
+        stage: Stage,
+        class_counts: Tensor,
+        device: torch.device,
+    ) -> None:
         super().__init__()
-        self.model, self.stage, self.amp = model, stage, amp
-        self.frozen = stage.trains == "classifier"
+        self.model, self.stage, self.amp = model, stage, config.amp
+        self.training_step = method.training_step
+        self.state = StepState(
+            name, class_counts.to(device), config.options, self._features, self._loss
+        )
+        self.seen: Tensor | None = None
+        alone = not torch.distributed.is_initialized() and stage.accumulate == 1
+        wanted = config.cuda_graph and alone and stage.trains == "all"
+        self.graph = BackboneGraph(model.backbone, wanted)
+        self.frozen = stage.trains != "all"
         self.loss: nn.Module | None = None
         if stage.loss != "cross-entropy":
             options = dict(stage.loss_options)
@@ -31,6 +50,7 @@ class Step(nn.Module):
         prior = class_counts.double() / class_counts.sum()
         log_prior = (stage.prior * prior.log()).float() if stage.prior else None
         self.register_buffer("log_prior", log_prior, persistent=False)
+        self.to(device)
 
     def train(self, mode: bool = True) -> "Step":
         """A frozen backbone stays in evaluation mode, its batch norm untouched."""
@@ -39,15 +59,29 @@ class Step(nn.Module):
             self.model.backbone.eval()
         return self
 
-    def forward(self, inputs: Tensor, target: Tensor | MixedLabels) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: StepBatch) -> tuple[Tensor, Tensor]:
+        self.seen = None
+        if self.training_step is None:
+            loss = self._loss(self._features(batch.inputs), batch.target)
+        else:
+            loss = self.training_step(self.model, batch, self.state)
+        if self.seen is None:
+            raise TypeError("training_step never called state.features; expected it on the inputs")
+        return loss, self.seen
+
+    def _features(self, inputs: Tensor) -> Tensor:
         with (
             torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()),
             torch.autocast(
                 inputs.device.type, AMP.get(self.amp, torch.bfloat16), enabled=self.amp != "none"
             ),
         ):
-            features = self.model.features(inputs)
-        return self._loss(features, target), features.detach()
+            first = self.seen is None
+            graph = first and self.graph.serves(inputs)
+            features = self.graph(inputs) if graph else self.model.features(inputs)
+        if first:
+            self.seen = features.detach()
+        return features
 
     def _loss(self, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
         head = self.model.head

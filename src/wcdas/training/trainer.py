@@ -17,14 +17,16 @@ from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks, share_buffers
 from wcdas.training.holdout import holdout
 from wcdas.training.interrupt import Interrupt
+from wcdas.training.method import Method, StageStart
 from wcdas.training.model import Classifier, built_options, next_head
 from wcdas.training.prediction import predict_split
 from wcdas.training.preflight import check_stages
 from wcdas.training.progress import StageProgress
 from wcdas.training.run_folder import RunFolder
+from wcdas.training.schedule import planned
 from wcdas.training.stage_run import StageRun
 
-HOLDOUT, HEAD = 1_002, 1_003  # what a stream of random numbers is for
+HOLDOUT, HEAD, SELECTION = 1_002, 1_003, 1_006  # what a stream of random numbers is for
 
 
 class Trainer:
@@ -33,6 +35,7 @@ class Trainer:
     def __init__(
         self,
         config: Config,
+        method: Method,
         dataset: Dataset,
         model: Classifier,
         loading: dict[str, Any],
@@ -41,16 +44,18 @@ class Trainer:
         console: Console | None,
     ) -> None:
         """`loading` is what both loaders share: size, channels, mean, std and workers."""
-        self.config, self.dataset, self.folder, self.ranks = config, dataset, folder, ranks
+        self.config, self.method, self.dataset = config, method, dataset
+        self.folder, self.ranks = folder, ranks
         self.console = console if ranks.is_main else None
         self.model = model.to(ranks.device)
         self.loading = loading | {"device": ranks.device, "rank": ranks.rank, "world": ranks.world}
         self.class_counts = dataset.class_counts
-        self.stages = list(config.stages.items())
-        labels, key = dataset.train.labels, stream(config.seed, HOLDOUT)
-        fraction = config.calibration.holdout
-        self.kept, self.held_out = holdout(labels, dataset.num_classes, fraction, key)
-        check_stages(config, dataset, self.kept, ranks)
+        self.stages = planned(config.stages)
+        self.kept, self.selection = self._hold_out(
+            torch.arange(len(dataset.train)), config.selection.holdout, SELECTION, smallest=2
+        )
+        self.kept, self.held_out = self._hold_out(self.kept, config.calibration.holdout, HOLDOUT)
+        check_stages(config, method, dataset, self.kept, ranks)
         self.head_name = config.head["name"]
         self.head_options = {key: value for key, value in config.head.items() if key != "name"}
         self.optimizer: torch.optim.SGD | None = None
@@ -75,21 +80,36 @@ class Trainer:
 
     def logits(self, split: Split) -> Tensor:
         """The logits of every sample of a split, in its order, on the CPU."""
+        return self._predict(split)[1]
+
+    def _predict(self, split: Split) -> tuple[Tensor, Tensor]:
         if len(split) == 0:
-            return torch.zeros(0, self.dataset.num_classes)
+            return torch.zeros(0, self.model.head.in_features), torch.zeros(
+                0, self.dataset.num_classes
+            )
         share_buffers(self.model, self.ranks.world)
         loader = EvalLoader(split, batch_size=256, **self.loading)
         try:
-            return predict_split(self.model, loader, self.ranks)[1]
+            return predict_split(self.model, loader, self.ranks)
         finally:
             loader.close()
 
     def held_out_logits(self) -> tuple[Tensor, Tensor]:
         """Logits and labels of the training images that no stage sees."""
-        if len(self.held_out) == 0:
-            return torch.zeros(0, self.dataset.num_classes), self.held_out
         held_out = self.dataset.train.subset(self.held_out)
         return self.logits(held_out), held_out.labels
+
+    def features(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and labels of training images as they are, without augmentation."""
+        split = self.dataset.train.subset(indices)
+        return self._predict(split)[0], split.labels
+
+    def _hold_out(
+        self, among: Tensor, fraction: float, purpose: int, **options: int
+    ) -> tuple[Tensor, Tensor]:
+        labels, key = self.dataset.train.labels[among], stream(self.config.seed, purpose)
+        kept, held_out = holdout(labels, self.dataset.num_classes, fraction, key, **options)
+        return among[kept], among[held_out]
 
     def _enter(self, index: int) -> None:
         """What changes in the model from one stage to the next."""
@@ -109,6 +129,16 @@ class Trainer:
 
     def _train(self, index: int, state: dict[str, Any] | None) -> None:
         name, stage = self.stages[index]
+        if state is None and self.method.begin_stage is not None:
+            start = StageStart(
+                name,
+                self.class_counts,
+                self.config.options,
+                lambda: self.features(self.kept),
+                lambda: self.features(self.selection),
+            )
+            with torch.no_grad():
+                self.method.begin_stage(self.model, start)
         run = StageRun(self, index)
         epoch, step = (run.restore(state), state["step"]) if state else (0, 0)
         if self.ranks.is_main:
