@@ -20,6 +20,7 @@ FOLDERS = [
     "training",
     "methods",
     "recipes",
+    "sweeps",
     "deploy",
 ]
 ABOVE_ALL = ["listing", "api", "cli"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wcdas import circular
-    from wcdas.api import Run, check_data, train
+    from wcdas.api import Run, check_data, sweep, train
     from wcdas.backbones import create_backbone, list_backbones
     from wcdas.data import list_datasets, open_dataset
     from wcdas.deploy import Correction, Model, embed, evaluate_run, load
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         AMSoftmaxHead,
         ArcFaceHead,
         CosineHead,
+        GaussianAffinityHead,
         Head,
         LinearHead,
         LSoftmaxHead,
@@ -26,25 +27,28 @@ if TYPE_CHECKING:
         list_heads,
     )
     from wcdas.losses import (
+        AffinityLoss,
         BalancedSoftmaxLoss,
         CenterLoss,
         ClassBalancedLoss,
         CrossEntropyLoss,
         EqualizationLoss,
+        EquilibriumLoss,
         FocalLoss,
         LDAMLoss,
         LogitAdjustmentLoss,
         create_loss,
         list_losses,
     )
-    from wcdas.methods import list_methods
+    from wcdas.methods import METHODS, Method, list_methods
+    from wcdas.sweeps import Sweep
     from wcdas.targets import MixedLabels
 
 __version__ = "0.1.0"
 
 # Where a name comes from when it is first asked for: `import wcdas` and `wcdas --help` stay quick.
 _PLACES = {
-    "api": ("Run", "check_data", "train"),
+    "api": ("Run", "check_data", "sweep", "train"),
     "backbones": ("create_backbone", "list_backbones"),
     "data": ("list_datasets", "open_dataset"),
     "errors": ("InputError", "WorkError"),
@@ -53,6 +57,7 @@ _PLACES = {
         "AMSoftmaxHead",
         "ArcFaceHead",
         "CosineHead",
+        "GaussianAffinityHead",
         "Head",
         "LSoftmaxHead",
         "LWSHead",
@@ -66,18 +71,21 @@ _PLACES = {
         "list_heads",
     ),
     "losses": (
+        "AffinityLoss",
         "BalancedSoftmaxLoss",
         "CenterLoss",
         "ClassBalancedLoss",
         "CrossEntropyLoss",
         "EqualizationLoss",
+        "EquilibriumLoss",
         "FocalLoss",
         "LDAMLoss",
         "LogitAdjustmentLoss",
         "create_loss",
         "list_losses",
     ),
-    "methods": ("list_methods",),
+    "methods": ("METHODS", "Method", "list_methods"),
+    "sweeps": ("Sweep",),
     "targets": ("MixedLabels",),
 }
 _MODULES = ("circular", "heads", "losses")
@@ -101,7 +109,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "METHODS",
     "AMSoftmaxHead",
+    "AffinityLoss",
     "ArcFaceHead",
     "BalancedSoftmaxLoss",
     "CenterLoss",
@@ -110,7 +120,9 @@ __all__ = [
     "CosineHead",
     "CrossEntropyLoss",
     "EqualizationLoss",
+    "EquilibriumLoss",
     "FocalLoss",
+    "GaussianAffinityHead",
     "Head",
     "InputError",
     "LDAMLoss",
@@ -118,10 +130,12 @@ __all__ = [
     "LWSHead",
     "LinearHead",
     "LogitAdjustmentLoss",
+    "Method",
     "MixedLabels",
     "Model",
     "Run",
     "SphereFaceHead",
+    "Sweep",
     "TauNormHead",
     "TvMFHead",
     "WCDASHead",
@@ -141,5 +155,6 @@ __all__ = [
     "list_methods",
     "load",
     "open_dataset",
+    "sweep",
     "train",
 ]

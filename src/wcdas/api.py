@@ -1,7 +1,7 @@
 """Train, evaluate and load in one call each."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,11 +19,21 @@ from wcdas.deploy.opening import open_data
 from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
 from wcdas.recipes.places import place, placed, short
 from wcdas.recipes.resuming import same_data, unchanged
-from wcdas.recipes.settings import Settings, check_keys, data_of, data_options, read_layers
+from wcdas.recipes.settings import (
+    DEFAULT_METHOD,
+    Settings,
+    check_keys,
+    data_of,
+    data_options,
+    read_layers,
+)
+from wcdas.sweeps import Asked, Sweep, run_sweep
+from wcdas.sweeps.beginning import begin, check_buildable, settled, shared_workers
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config
@@ -107,7 +117,7 @@ def train(
         same_data(stored, dataset)
         dataset = replace(dataset, name=short(config.data["source"]))
     else:
-        method = method or "wcdas"
+        method = method or DEFAULT_METHOD
         check_keys(layers, method)
         resolve(method, "", layers, {}, seed)  # a bad value is refused before images are read
         if out is not None:
@@ -121,17 +131,79 @@ def train(
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)
         folder = RunFolder(path)
-    with ranks(device) as here, explained(folder.path), _deterministic(config.deterministic):
-        console = console if here.is_main else None
-        with _busy(console, "preparing the model"):
-            trainer = create_trainer(config, dataset, folder, here, workers, console)
-        if stored is None and here.is_main:
-            folder.create(run_table(config, dataset))
-        announce(console, config, dataset, folder, here, notes)
-        with nothing_left_behind(folder, stored is None and here.is_main):
-            trainer.run()
-            finish(trainer)
+    _train(config, dataset, folder, device, workers, console, notes, new=stored is None)
     return Run(folder.path)
+
+
+def sweep(
+    data: str | Path | None = None,
+    methods: str | Sequence[str] | None = None,
+    seeds: int | None = None,
+    *,
+    parallel: int = 1,
+    recipe: str | Path | None = None,
+    settings: Settings = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    workers: int | None = None,
+    skip_bad: bool = False,
+    console: Console | None = None,
+) -> Sweep:
+    """Train methods with several seeds under one protocol and compare them in one table.
+
+    A run that fails does not stop the others; `failed` of what is returned names it.
+
+    Args:
+        data: as for `train`.
+        methods: names of `list_methods()`, as a list or as "a,b,c".
+        seeds: how many, from 0 on; 3 without it.
+        parallel: runs at a time; several have processes of their own.
+        recipe: as for `train`.
+        settings: as for `train`; a stage or an option is set for the methods that have it.
+        out: the sweep's folder; `runs/<data>-sweep-<n>` without it.
+        resume: go on with the sweep in `out`; methods and seeds may be added.
+        device: auto, cpu, cuda or cuda:N.
+        workers: processes that decode images for a run; all cores but one, shared by the runs at
+            work, without it.
+        skip_bad: leave unreadable images out.
+        console: where progress is shown; None is silent.
+    """
+    kind, workers = choose_device(device).type, shared_workers(workers, parallel)
+    asked = Asked(data, methods, seeds, recipe, settings, skip_bad)
+    plan, folder, stored = begin(asked, out, resume)
+    if stored is not None and not folder.unfinished(plan):
+        folder.write_results(plan, {})
+        return Sweep(folder.path)
+    with _busy(console, "reading the data"):
+        dataset = open_data(plan.source, plan.data, plan.skip_bad)
+        dataset = replace(dataset, name=short(plan.source))
+        configured = {
+            method: _configure(dataset, plan.source, method, plan.layers(method), 0, kind)
+            for method in plan.methods
+        }
+        configs = {method: config for method, (config, _) in configured.items()}
+        plan, configs = settled(plan, configs, dataset, folder, stored)
+    with _busy(console, "preparing the models"):
+        check_buildable(configs, dataset, folder, workers)
+
+    def train_run(config: Config, run: RunFolder) -> None:
+        _train(config, dataset, run, device, workers, None, [], new=False)
+
+    _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
+    run_sweep(
+        plan,
+        configs,
+        dataset,
+        folder,
+        train_run,
+        parallel=parallel,
+        device=device,
+        workers=workers,
+        console=console,
+        notes=notes,
+    )
+    return Sweep(folder.path)
 
 
 def check_data(
@@ -149,6 +221,30 @@ def check_data(
     dataset = open_data(data, data_options(settings), skip_bad)
     yield from describe(dataset)
     yield from duplicates(dataset)
+
+
+def _train(
+    config: Config,
+    dataset: Dataset,
+    folder: RunFolder,
+    device: str,
+    workers: int | None,
+    console: Console | None,
+    notes: list[str],
+    new: bool,
+) -> None:
+    """Train and evaluate, from the last checkpoint if there is one."""
+    with ranks(device) as here, explained(folder.path), _deterministic(config.deterministic):
+        console = console if here.is_main else None
+        with _busy(console, "preparing the model"):
+            hooks = find_method(config.method)
+            trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
+        if new and here.is_main:
+            folder.create(run_table(config, hooks, dataset))
+        announce(console, config, dataset, folder, here, notes)
+        with nothing_left_behind(folder, new and here.is_main):
+            trainer.run()
+            finish(trainer)
 
 
 @contextmanager

@@ -1,0 +1,107 @@
+"""From what a user says to the plan of a sweep, new or extended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wcdas.errors import InputError
+from wcdas.methods import find_method
+from wcdas.recipes.places import place, placed
+from wcdas.recipes.settings import Settings, data_of, read_layers
+from wcdas.sweeps.plan import Plan
+from wcdas.training.config import flat
+
+SEEDS = 3
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says of a sweep; None where nothing is said."""
+
+    data: str | Path | None = None
+    methods: str | Sequence[str] | None = None
+    seeds: int | None = None
+    recipe: str | Path | None = None
+    settings: Settings = None
+    skip_bad: bool = False
+
+
+def new_plan(asked: Asked) -> Plan:
+    methods = _methods(asked)
+    if not methods:
+        raise InputError(
+            "--methods is missing; expected names of `wcdas list methods`, such as softmax,wcdas"
+        )
+    seeds = _seeds(asked, SEEDS)
+    recipe, settings = _layers(asked)
+    options = data_of([recipe, settings])
+    source = str(asked.data or options.get("source") or "digits-lt")
+    data = options | {"source": place(source)}
+    return Plan(methods, seeds, data, recipe, settings, asked.skip_bad)
+
+
+def extended(plan: Plan, asked: Asked) -> Plan:
+    """The same sweep with more methods or seeds; any other change is refused."""
+    methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked)]))
+    seeds = _seeds(asked, plan.seeds)
+    recipe, settings = _layers(asked)
+    changes = [
+        *_changes({"data": plan.source}, {"data": place(asked.data or plan.source)}),
+        *_changes(flat(plan.settings), flat(settings)),
+        *_changes({"seeds": plan.seeds}, {"seeds": min(seeds, plan.seeds)}),
+    ]
+    if asked.recipe is not None:
+        before = flat(plan.recipe)
+        changes += _changes(before, dict.fromkeys(before) | flat(recipe))
+    if changes:
+        raise InputError(
+            f"the sweep was started otherwise ({'; '.join(changes[:5])}); methods and seeds can "
+            "be added; for other changes start a new one with another --out"
+        )
+    skip_bad = plan.skip_bad or asked.skip_bad
+    return replace(plan, methods=methods, seeds=seeds, skip_bad=skip_bad)
+
+
+def _changes(before: Table, now: Table) -> list[str]:
+    return [
+        f"{key}: {before.get(key, 'not set')} → {'not set' if value is None else value}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+
+
+def _methods(asked: Asked) -> tuple[str, ...]:
+    given = asked.methods.split(",") if isinstance(asked.methods, str) else asked.methods or ()
+    names = tuple(name.strip() for name in given)
+    for name in names:
+        find_method(name)
+        if names.count(name) > 1:
+            raise InputError(f"--methods names {name!r} more than once; expected each once")
+    return names
+
+
+def _seeds(asked: Asked, default: int) -> int:
+    if asked.seeds is not None and asked.seeds < 1:
+        raise InputError(f"--seeds is {asked.seeds}; expected how many, 1 or more")
+    return default if asked.seeds is None else asked.seeds
+
+
+def _layers(asked: Asked) -> tuple[Table, Table]:
+    """The contents of the recipe and the single settings, both with full paths."""
+    (settings,), method = read_layers(None, asked.settings, None)
+    if method is not None:
+        raise InputError(f"--set got 'method={method}'; a sweep takes --methods instead")
+    if "seed" in settings:
+        raise InputError(f"--set got 'seed={settings['seed']}'; a sweep takes --seeds instead")
+    recipe: Table = {}
+    if asked.recipe is not None:
+        recipe = read_layers(asked.recipe, None, None)[0][0]
+        recipe.pop("seed", None)  # as --seed wins over a recipe
+    return _placed(recipe), _placed(settings)
+
+
+def _placed(layer: Table) -> Table:
+    return layer | {"data": placed(data_of([layer]))} if "data" in layer else layer

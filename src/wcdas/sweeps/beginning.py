@@ -1,0 +1,100 @@
+"""What is refused before the first run of a sweep starts."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wcdas.data.dataset import Dataset
+from wcdas.errors import InputError
+from wcdas.methods import find_method
+from wcdas.recipes.resuming import same_data
+from wcdas.sweeps.asked import Asked, extended, new_plan
+from wcdas.sweeps.folder import SweepFolder
+from wcdas.sweeps.plan import Plan, SweepRun
+from wcdas.training.building import create_trainer
+from wcdas.training.config import Config, as_table, build, flat
+from wcdas.training.distributed import Ranks
+
+Table = dict[str, Any]
+
+
+def begin(
+    asked: Asked, out: str | Path | None, resume: bool
+) -> tuple[Plan, SweepFolder, Table | None]:
+    """The plan, its folder, and what the folder says of the data if the sweep is an old one."""
+    if "WORLD_SIZE" in os.environ:
+        raise InputError(
+            "a sweep starts its runs itself; call it without torchrun, with --parallel"
+        )
+    stored: Table | None = None
+    if resume:
+        if out is None:
+            raise InputError("--resume needs to know which sweep; name its folder with --out")
+        folder = SweepFolder(Path(out))
+        before, stored = folder.read()
+        plan = extended(before, asked)
+    else:
+        plan = new_plan(asked)
+        folder = SweepFolder.new(out, plan.source)
+    plan.check()
+    return plan, folder, stored
+
+
+def shared_workers(workers: int | None, parallel: int) -> int:
+    """The processes that decode images for a run, where the runs at work share the cores."""
+    if parallel < 1:
+        raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
+    return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
+
+
+def check_buildable(
+    configs: Mapping[str, Config], dataset: Dataset, folder: SweepFolder, workers: int
+) -> None:
+    """Build every method once: what a model or a stage cannot be made of is refused."""
+    here = Ranks(0, 1, torch.device("cpu"))
+    for method, config in configs.items():
+        run = folder.run(SweepRun(method, 0))
+        try:
+            create_trainer(config, find_method(method), dataset, run, here, workers, None)
+        except InputError as error:
+            raise InputError(f"{method}: {error}") from None
+
+
+def settled(
+    plan: Plan,
+    configs: Mapping[str, Config],
+    dataset: Dataset,
+    folder: SweepFolder,
+    stored: Table | None,
+) -> tuple[Plan, dict[str, Config]]:
+    """One account of the data for all runs; an old sweep keeps its own, and must be as it was."""
+    if stored is None:
+        plan = replace(plan, data=configs[plan.methods[0]].data)
+    settled = {method: replace(config, data=plan.data) for method, config in configs.items()}
+    if stored is not None:
+        same_data(stored, dataset)
+        for run in plan.runs:
+            if folder.run(run).exists:
+                _check_unchanged(run, folder, replace(settled[run.method], seed=run.seed))
+    return plan, settled
+
+
+def _check_unchanged(run: SweepRun, folder: SweepFolder, config: Config) -> None:
+    """A run that is there was started under the protocol that holds now."""
+    table = folder.run(run).read_run()
+    before = flat(as_table(build({key: v for key, v in table.items() if key != "info"})))
+    now = flat(as_table(config))
+    changes = [
+        f"{key}: {before.get(key)} → {now.get(key)}"
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key) != now.get(key)
+    ]
+    if changes:
+        raise InputError(
+            f"{run.name} was started otherwise ({'; '.join(changes[:5])}); "
+            "start a new sweep with another --out"
+        )

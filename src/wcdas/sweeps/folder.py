@@ -1,0 +1,113 @@
+"""The folder of a sweep: what was asked, a run's folder for each run, the table."""
+
+import dataclasses
+import fcntl
+import json
+import platform
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+
+import wcdas
+from wcdas.data.dataset import Dataset
+from wcdas.errors import InputError
+from wcdas.recipes.places import short
+from wcdas.sweeps.plan import Plan, SweepRun
+from wcdas.sweeps.summary import summarise
+from wcdas.sweeps.table import as_csv, as_markdown, as_text
+from wcdas.training.checkpoint import write_synced
+from wcdas.training.run_folder import RunFolder, check_free
+
+Table = dict[str, Any]
+
+
+class SweepFolder:
+    """Paths and small files of one sweep."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._plan = path / "sweep.toml"
+
+    @classmethod
+    def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
+        """An empty place: `out`, or runs/<data>-sweep-<n>, the first that is free."""
+        n = 1
+        while (path := Path("runs") / f"{short(source)}-sweep-{n}").exists():
+            n += 1
+        folder = cls(path if out is None else Path(out))
+        check_free(folder.path)
+        return folder
+
+    def run(self, run: SweepRun) -> RunFolder:
+        return RunFolder(self.path / run.name)
+
+    def unfinished(self, plan: Plan) -> list[SweepRun]:
+        return [run for run in plan.runs if not self.run(run).is_finished]
+
+    def read(self) -> tuple[Plan, Table]:
+        """What was asked, and what was found then."""
+        try:
+            stored = tomllib.loads(self._plan.read_text(encoding="utf-8"))
+            info = stored.pop("info")
+            methods = tuple(stored.pop("methods"))
+            return Plan(methods=methods, **({"recipe": {}} | stored)), {"info": info}
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"{self.path} holds no sweep; expected a sweep.toml in it") from None
+        except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+            raise InputError(f"{self._plan} is damaged: {error}") from None
+
+    def write(self, plan: Plan, dataset: Dataset) -> None:
+        versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
+        info = {
+            "fingerprint": dataset.fingerprint,
+            "class_counts": dataset.class_counts.tolist(),
+            "versions": versions | {"python": platform.python_version()},
+        }
+        asked = dataclasses.asdict(plan) | {"methods": list(plan.methods)}
+        if not plan.recipe:
+            del asked["recipe"]
+        self._write("sweep.toml", tomli_w.dumps(asked | {"info": info}))
+
+    def write_results(self, plan: Plan, failures: Mapping[SweepRun, str]) -> None:
+        """The table as it stands, from the metrics of the runs that are finished."""
+        finished = [run for run in plan.runs if self.run(run).is_finished]
+        metrics = {run: self.run(run).read_metrics() for run in finished}
+        results = summarise(plan, short(plan.source), metrics, failures)
+        self._write("results.json", json.dumps(results, indent=1))
+        self._write("table.md", as_markdown(results))
+        self._write("table.csv", as_csv(results))
+        self._write("table.txt", as_text(results))
+
+    @contextmanager
+    def claimed(self) -> Iterator[int]:
+        """Make the folder and keep other sweeps out; the descriptor holds the claim while open."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise InputError(
+                f"the output folder {self.path} cannot be written ({error.strerror}); "
+                "choose another with --out"
+            ) from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"runs of the sweep in {self.path} are still at work; wait for them, "
+                    "or choose another with --out"
+                ) from None
+            except OSError:
+                pass  # a disk that knows no locks
+            yield file.fileno()
+
+    def _write(self, name: str, text: str) -> None:
+        """A file that does not change is not written again."""
+        data, path = f"{text.rstrip()}\n".encode(), self.path / name
+        if not path.exists() or path.read_bytes() != data:
+            write_synced(path, data)

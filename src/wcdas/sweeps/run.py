@@ -1,0 +1,102 @@
+"""A sweep from its plan to its table."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+import torch
+from rich.console import Console
+
+from wcdas.data.dataset import Dataset
+from wcdas.errors import InterruptedRunError
+from wcdas.methods import find_method
+from wcdas.sweeps.announce import announce
+from wcdas.sweeps.children import side_by_side, train_command
+from wcdas.sweeps.folder import SweepFolder
+from wcdas.sweeps.one_by_one import one_by_one
+from wcdas.sweeps.plan import Plan, SweepRun
+from wcdas.sweeps.progress import SweepProgress
+from wcdas.sweeps.result import again
+from wcdas.training.config import Config
+from wcdas.training.finish import run_table
+from wcdas.training.run_folder import RunFolder
+from wcdas.training.schedule import planned
+
+Train = Callable[[Config, RunFolder], None]
+
+
+def run_sweep(
+    plan: Plan,
+    configs: Mapping[str, Config],
+    dataset: Dataset,
+    folder: SweepFolder,
+    train: Train,
+    *,
+    parallel: int,
+    device: str,
+    workers: int,
+    console: Console | None,
+    notes: list[str],
+) -> None:
+    """Do the runs that are not finished, and keep the table up to date.
+
+    Args:
+        plan: what was asked for.
+        configs: of every method.
+        dataset: what is trained on.
+        folder: of the sweep, new or with some runs done.
+        train: does a run in this process, from its last checkpoint if there is one.
+        parallel: runs at a time; more than one have processes of their own.
+        device: auto, cpu, cuda or cuda:N, for processes of their own.
+        workers: of each of them.
+        console: where progress is shown; None is silent.
+        notes: what was decided about the data.
+    """
+    of_run = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
+    epochs = {run: _epochs(config) for run, config in of_run.items()}
+    failures: dict[SweepRun, str] = {}
+    with folder.claimed() as claim:
+        announce(console, plan, dataset, folder, notes)
+        waiting = folder.unfinished(plan)
+        folder.write(plan, dataset)
+        folder.write_results(plan, failures)
+        progress = SweepProgress(console, folder, epochs)
+
+        def begin(run: SweepRun) -> RunFolder:
+            progress.started(run)
+            prepare(folder.run(run), of_run[run], dataset)
+            return folder.run(run)
+
+        if parallel == 1:
+            work = one_by_one(waiting, lambda run: train(of_run[run], begin(run)))
+        else:
+            threads = max(1, torch.get_num_threads() // parallel)
+            work = side_by_side(
+                waiting,
+                parallel,
+                lambda run: train_command(begin(run).path, device, workers),
+                threads,
+                claim,
+            )
+        try:
+            with progress, closing(work):
+                for run, reason in work:
+                    progress.ended(run, reason)
+                    if reason is not None:
+                        failures[run] = reason
+                    folder.write_results(plan, failures)
+        except (InterruptedRunError, KeyboardInterrupt):
+            folder.write_results(plan, failures)
+            raise InterruptedRunError(f"stopped; go on with: {again(folder.path)}") from None
+
+
+def prepare(folder: RunFolder, config: Config, dataset: Dataset) -> None:
+    """Write down what a run is, so that it can be gone on with; a torn beginning is dropped."""
+    if not folder.exists:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.create(run_table(config, find_method(config.method), dataset))
+
+
+def _epochs(config: Config) -> int:
+    return sum(stage.epochs for _, stage in planned(config.stages))

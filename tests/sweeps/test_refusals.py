@@ -1,0 +1,91 @@
+"""Everything that is wrong is refused before any work: one line, exit status 2, nothing left."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from wcdas import cli
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Runs `wcdas sweep …` in an empty folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["wcdas", "sweep", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(command):
+    def run(*arguments):
+        status, out, err = command(*arguments)
+        assert (status, out) == (2, "")
+        assert err.startswith("wcdas: ")
+        assert err.count("\n") == 1
+        assert not list(Path.cwd().rglob("*"))
+        return err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "--methods is missing; expected names of `wcdas list methods`"),
+        ("--methods softmax,wcdss", "unknown method 'wcdss'; did you mean 'wcdas'"),
+        ("--methods softmax,", "unknown method ''"),
+        ("--methods wcdas,softmax,wcdas", "--methods names 'wcdas' more than once"),
+        ("--methods wcdas --seeds 0", "--seeds is 0; expected how many, 1 or more"),
+        ("--methods wcdas --parallel 0", "--parallel is 0; expected how many runs at a time"),
+        ("--methods wcdas --workers -1", "--workers is -1; expected 0"),
+        ("--methods wcdas --device gpu", "device is 'gpu'; expected auto, cpu"),
+        ("--methods wcdas --set epoch=3", "unknown key 'epoch'; did you mean 'epochs'"),
+        ("--methods wcdas --set lr=-1", "lr is -1.0; expected above 0"),
+        ("--methods wcdas --set method=softmax", "a sweep takes --methods instead"),
+        ("--methods wcdas --set seed=3", "a sweep takes --seeds instead"),
+        ("--methods softmax,wcdas --set stages.third.lr=1", "unknown stage 'third'"),
+        ("--methods wcdas,softmax --set head.init=1.0", "softmax: head: "),
+        ("--methods wcdas --recipe digits", "unknown recipe 'digits'"),
+        ("digit-lt --methods wcdas", "unknown dataset 'digit-lt'; did you mean 'digits-lt'"),
+        ("no/folder --methods wcdas", "no/folder does not exist"),
+        ("--methods wcdas --set data.imbalance=0", "data.imbalance is 0; expected"),
+        ("--methods wcdas --out /proc/no/sweep", "cannot be written"),
+        ("--resume", "--resume needs to know which sweep; name its folder with --out"),
+        ("--resume --out nowhere", "nowhere holds no sweep; expected a sweep.toml in it"),
+    ],
+)
+def test_slips(refused, arguments, said):
+    assert said in refused("--device", "cpu", *arguments.split())
+
+
+def test_a_folder_that_is_no_sweep(command, tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "run.toml").touch()
+    _, _, err = command("--methods", "softmax", "--out", tmp_path / "used")
+    assert "used is not empty; go on with --resume or choose another" in err
+    status, _, err = command("--resume", "--out", tmp_path / "used")
+    assert status == 2
+    assert "used holds no sweep; expected a sweep.toml in it" in err
+    (tmp_path / "used" / "sweep.toml").write_text("seeds = 3")
+    assert "sweep.toml is damaged: 'info'" in command("--resume", "--out", tmp_path / "used")[2]
+
+
+def test_several_processes(refused, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "call it without torchrun" in refused("--methods", "wcdas")
+
+
+def test_help(command):
+    status, out, err = command("--help")
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Examples:\n    wcdas sweep digits-lt --methods softmax,wcdas" in out
