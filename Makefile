@@ -11,7 +11,7 @@ demo: $(READY)  ## train on embedded long-tailed data and compare
 	$(BIN)/python examples/compare.py
 
 test: $(READY)  ## every test that can run here
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .

@@ -82,7 +82,9 @@ def test_every_dataset_and_option_is_described():
     assert all(f"| `data.{name}` |" in page for name in KNOWN)
 
 
-@pytest.mark.parametrize("page", ["train", "data", "recipes", "evaluate", "sweep", "methods", "distributed"])
+@pytest.mark.parametrize(
+    "page", ["train", "data", "recipes", "evaluate", "sweep", "methods", "distributed"]
+)
 def test_commands_are_real(page):
     """Every `wcdas …` line of a page parses: its command and its options exist."""
     from typer.main import get_command

@@ -149,6 +149,79 @@ def train(
         console.print(f"\n{run.table()}\n{_facts(run.metrics)}\n\n{run.path}")
 
 
+@app.command(short_help="Train methods × seeds and compare them in one table.")
+def sweep(
+    data: Data = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Names of `wcdas list methods`."),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How many, from 0 on.  [default: 3]"),
+    ] = None,
+    parallel: Annotated[
+        int,
+        typer.Option(metavar="K", help="Runs at a time; they share the cores."),
+    ] = 1,
+    recipe: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="A shipped recipe, or a TOML file of your own."),
+    ] = None,
+    settings: Set = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The sweep's folder.  [default: runs/DATA-sweep-N]"),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the sweep in --out, or add to it."),
+    ] = False,
+    device: Device = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Processes that decode images for a run.  [default: all cores but 1, shared]",
+        ),
+    ] = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Train every method with every seed under one protocol, and print one table.
+
+    Rows are methods; columns are classes with many, medium and few training
+    images, and all, as mean ± standard deviation over the seeds. A run that
+    fails does not stop the others.
+
+    \b
+    Examples:
+      wcdas sweep digits-lt --methods softmax,wcdas --seeds 3
+      wcdas sweep ~/pictures --methods softmax,wcdas,wcdas-prior --parallel 2
+      wcdas sweep cifar100-lt --methods wcdas,wcdas-meta --set epochs=100
+      wcdas sweep --out runs/digits-lt-sweep-1 --resume
+      wcdas sweep --out runs/digits-lt-sweep-1 --resume --methods wcdas-meta
+    """
+    from wcdas.api import sweep as run_sweep
+
+    console = _console()
+    done = run_sweep(
+        data,
+        methods,
+        seeds,
+        parallel=parallel,
+        recipe=recipe,
+        settings=settings or [],
+        out=out,
+        resume=resume,
+        device=device,
+        workers=None if workers is None else _workers(workers),
+        skip_bad=skip_bad,
+        console=console,
+    )
+    console.print(f"\n{done.table()}\n\n{done.path}")
+    done.raise_failures()
+
+
 @app.command()
 def evaluate(
     run: Run,
@@ -176,6 +249,13 @@ def evaluate(
     temperature: Annotated[
         float | None, typer.Option(metavar="T", help="Instead of the fitted one.")
     ] = None,
+    aggregate_experts: Annotated[
+        bool,
+        typer.Option(
+            "--aggregate-experts",
+            help="Weigh the experts of sade or ride on the test images, without their labels.",
+        ),
+    ] = False,
     per_class: Annotated[bool, typer.Option("--per-class", help="A line for every class.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All metrics as JSON.")] = False,
     device: Device = "auto",
@@ -194,7 +274,9 @@ def evaluate(
     from wcdas.deploy import Correction, evaluate_run
     from wcdas.recipes.settings import data_options
 
-    correction = Correction(prior, logit_adjustment, tau_norm, max_norm, temperature)
+    correction = Correction(
+        prior, logit_adjustment, tau_norm, max_norm, temperature, aggregate_experts
+    )
     options = data_options(settings or [])
     console = _console()
     with console.status("evaluating"):
@@ -214,8 +296,12 @@ def evaluate(
         return
     from wcdas.evaluation import class_table, result_table
 
+    name = metrics["method"]
     console.print(f"{metrics['dataset']}: {metrics['test_images']:,} test samples")
-    console.print(f"{result_table({metrics['method']: metrics})}\n{_facts(metrics)}")
+    if weights := metrics.get("expert_weights"):
+        name += ", experts weighed on the test images"
+        console.print(f"weights of the experts: {', '.join(f'{w:.2f}' for w in weights)}")
+    console.print(f"{result_table({name: metrics})}\n{_facts(metrics)}")
     if per_class:
         console.print(f"\n{class_table(metrics['per_class'])}")
 

@@ -22,6 +22,7 @@ VARIANTS = [
     ("cosine", {"scale": 30.0}),
     ("l-softmax", {"margin": 3}),
     ("tau-norm", {"tau": 0.5, "bias": True}),
+    ("gaussian-affinity", {"prototypes": 3, "feature_scale": 0.5}),
 ]
 
 

@@ -39,3 +39,16 @@ def on_pixels(pixel_files: Path, tmp_path: Path) -> Pixels:
         return wcdas.train(pixel_files, method, settings=settings, out=out, device="cpu")
 
     return run
+
+
+@pytest.fixture
+def loaded_top1() -> Callable[[wcdas.Run], float]:
+    """The accuracy on the digits' test images of the model in a run's file."""
+
+    def accuracy(run: wcdas.Run) -> float:
+        test, model = open_dataset("digits-lt").test, wcdas.load(run, device="cpu")
+        mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (model.info.mean, model.info.std))
+        logits = model.logits((test.pixels.float() / 255 - mean) / std)
+        return (logits.argmax(1) == test.labels).double().mean().item()
+
+    return accuracy

@@ -70,6 +70,7 @@ def create_backbone(
         )
     if weights is not None:
         load_weights(backbone, Path(weights))
+        backbone.pretrained = True
     return backbone
 
 

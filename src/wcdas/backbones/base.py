@@ -1,6 +1,12 @@
 """What every backbone offers."""
 
+from collections.abc import Callable
+from typing import Self
+
+import torch
 from torch import Tensor, nn
+
+from wcdas.errors import InputError
 
 
 class Backbone(nn.Module):
@@ -8,12 +14,13 @@ class Backbone(nn.Module):
 
     `forward_map` gives the feature map before pooling, `pool` turns it into the features. `mean`
     and `std` are the normalisation, one number a channel, that pretrained weights expect; None
-    where the data decides.
+    where the data decides. `pretrained` says whether the weights came from a file.
     """
 
     num_features: int
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    pretrained: bool = False
 
     def forward_map(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -24,3 +31,39 @@ class Backbone(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.pool(self.forward_map(x))
+
+    def split(self, width: float = 1.0) -> tuple[nn.Module, "Callable[[], Backbone]"]:
+        """The early layers that experts share, and what makes the later layers of one expert.
+
+        They start from random numbers, different for every expert; of a pretrained backbone from
+        its weights.
+
+        Args:
+            width: of an expert's layers, as a share of the channels here.
+        """
+        name = getattr(self, "name", type(self).__name__)
+        raise InputError(
+            f"the backbone {name} cannot be cut into experts; expected resnet32, "
+            "resnet10, a ResNet or ResNeXt of timm such as resnet50, or identity"
+        )
+
+
+class Branch(Backbone):
+    """The later layers of a backbone: a feature map → features."""
+
+    def __init__(self, layers: nn.Module, num_features: int) -> None:
+        super().__init__()
+        self.layers = layers
+        self.num_features = num_features
+
+    def forward_map(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+    @torch.no_grad()
+    def started_from(self, source: nn.Module | None) -> Self:
+        """With the weights of the same layers, narrower ones with those of the first channels."""
+        given = {} if source is None else source.state_dict()
+        for name, own in self.layers.state_dict().items():
+            if name in given:
+                own.copy_(given[name][tuple(slice(length) for length in own.shape)])
+        return self

@@ -1,6 +1,8 @@
 """No backbone: the data are features already."""
 
-from torch import Tensor
+from collections.abc import Callable
+
+from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
 
@@ -23,3 +25,7 @@ class Identity(Backbone):
 
     def pool(self, feature_map: Tensor) -> Tensor:
         return feature_map
+
+    def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
+        """There are no layers: experts on features differ by their heads alone."""
+        return self, lambda: Identity(self.num_features)

@@ -1,8 +1,10 @@
 """The ResNet-10 for large images."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
-from wcdas.backbones.base import Backbone
+from wcdas.backbones.base import Backbone, Branch
 
 
 class ResNet10(Backbone):
@@ -34,3 +36,27 @@ class ResNet10(Backbone):
         for module in self.children():
             x = module(x)
         return x
+
+    def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
+        """The first two stages are shared, an expert has the third and the fourth."""
+        *early, third, fourth = self.children()
+        own = nn.Sequential(third, fourth)
+        channels = [max(1, round(width * c)) for c in (256, 512)]
+
+        def branch() -> Backbone:
+            layers = nn.Sequential(stage(128, channels[0]), stage(*channels))
+            return Branch(layers, channels[1]).started_from(own if self.pretrained else None)
+
+        return nn.Sequential(*early), branch
+
+
+def stage(in_channels: int, channels: int) -> nn.Sequential:
+    """One block that halves the size, as torchvision builds and initialises it."""
+    from torchvision.models.resnet import BasicBlock, conv1x1
+
+    shortcut = nn.Sequential(conv1x1(in_channels, channels, 2), nn.BatchNorm2d(channels))
+    block = BasicBlock(in_channels, channels, 2, shortcut)
+    for module in block.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(block)

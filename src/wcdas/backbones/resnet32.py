@@ -1,9 +1,11 @@
 """The ResNet-32 for small images."""
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wcdas.backbones.base import Backbone
+from wcdas.backbones.base import Backbone, Branch
 
 
 def convolution(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
@@ -37,6 +39,12 @@ class Block(nn.Module):
         return F.relu(out + self.shortcut(x))
 
 
+def initialise(network: nn.Module) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight)
+
+
 class ResNet32(Backbone):
     """3 stages × 5 blocks of 16, 32 and 64 channels, 0.46 M parameters, 64 features.
 
@@ -58,9 +66,7 @@ class ResNet32(Backbone):
         self.stage1 = self.stage(16, 16, blocks, stride=1)
         self.stage2 = self.stage(16, 32, blocks, stride=2)
         self.stage3 = self.stage(32, 64, blocks, stride=2)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
+        initialise(self)
 
     @staticmethod
     def stage(in_channels: int, channels: int, blocks: int, stride: int) -> nn.Sequential:
@@ -70,3 +76,20 @@ class ResNet32(Backbone):
     def forward_map(self, x: Tensor) -> Tensor:
         x = F.relu(self.bn1(self.conv1(x)))
         return self.stage3(self.stage2(self.stage1(x)))
+
+    def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
+        """The first stage is shared, an expert has the second and the third."""
+        trunk = nn.Sequential(self.conv1, self.bn1, nn.ReLU(), self.stage1)
+        own = nn.Sequential(self.stage2, self.stage3)
+        second, third = (2 * max(1, round(width * channels / 2)) for channels in (32, 64))
+
+        def branch() -> Backbone:
+            blocks = len(self.stage2), len(self.stage3)
+            layers = nn.Sequential(
+                self.stage(16, second, blocks[0], stride=2),
+                self.stage(second, third, blocks[1], stride=2),
+            )
+            initialise(layers)
+            return Branch(layers, third).started_from(own if self.pretrained else None)
+
+        return trunk, branch

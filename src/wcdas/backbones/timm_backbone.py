@@ -1,12 +1,13 @@
 """Any model of timm as a backbone."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from wcdas.backbones.base import Backbone
+from wcdas.backbones.base import Backbone, Branch
 from wcdas.backbones.pretrained import pretrained_file, unavailable
 from wcdas.backbones.weights import CLASSIFIERS, first_line, load_weights
 from wcdas.errors import InputError
@@ -61,6 +62,7 @@ class TimmBackbone(Backbone):
             ) from error
         if weights is not None and weights != "pretrained":
             load_file(network, Path(weights), channels)
+        self.name, self.pretrained = name, weights is not None
         self.network = network.train()
         self.num_features = features.shape[1]
         if weights is not None:
@@ -73,6 +75,26 @@ class TimmBackbone(Backbone):
 
     def pool(self, feature_map: Tensor) -> Tensor:
         return self.network.forward_head(feature_map, pre_logits=True)
+
+    def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
+        """Of a ResNet the first two stages are shared, an expert has the third and the fourth."""
+        import timm
+        from timm.models.resnet import ResNet
+
+        net: Any = self.network
+        if not isinstance(self.network, ResNet):
+            return super().split(width)
+        trunk = nn.Sequential(net.conv1, net.bn1, net.act1, net.maxpool, net.layer1, net.layer2)
+        own = nn.Sequential(net.layer3, net.layer4)
+        channels = (64, 128, *(max(1, round(width * c)) for c in (256, 512)))
+
+        def branch() -> Backbone:
+            fresh: Any = timm.create_model(self.name, num_classes=0, channels=channels)
+            layers = nn.Sequential(fresh.layer3, fresh.layer4)
+            source = own if self.pretrained else None
+            return Branch(layers, fresh.num_features).started_from(source)
+
+        return trunk, branch
 
 
 def load_file(network: Any, path: Path, channels: int) -> None:

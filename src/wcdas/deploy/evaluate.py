@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 
+from wcdas.deploy.aggregation import check_experts, weigh_experts
 from wcdas.deploy.model import Model, Source, load
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, max_norm
 from wcdas.heads import LinearHead, TauNormHead
+from wcdas.heads.experts import ExpertsHead
+from wcdas.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Correction:
         tau_norm: τ of w/‖w‖^τ, for a linear head.
         max_norm: the largest norm of a class's weights, for a linear head.
         temperature: instead of the fitted one.
+        aggregate_experts: weigh the experts of a model such as `sade` by how stable predictions
+            for the test images are; their labels are not looked at.
     """
 
     prior: str | None = None
@@ -31,6 +36,7 @@ class Correction:
     tau_norm: float | None = None
     max_norm: float | None = None
     temperature: float | None = None
+    aggregate_experts: bool = False
 
     def __post_init__(self) -> None:
         for name in ("logit_adjustment", "tau_norm", "max_norm", "temperature"):
@@ -72,14 +78,20 @@ def evaluate_run(
     _check_logit_adjustment(model, correction)
     if correction.prior is not None:
         model.prior(correction.prior)  # refused before any work
+    if correction.aggregate_experts:
+        check_experts(model)
     dataset = dataset_for(model, Path(run), data, options, skip_bad)
+    learnt: dict[str, Any] = {}
+    if correction.aggregate_experts:
+        flip = not Path(run).is_dir() or RunFolder(Path(run)).read_run()["augment"]["flip"]
+        learnt["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()
     logits = run_split(model, dataset.test, workers)[1]
     logits = model.calibrated(logits, correction.prior, correction.temperature)
     counts = torch.tensor(model.info.class_counts)
     if correction.logit_adjustment:
         logits = adjust_logits(logits, counts, correction.logit_adjustment)
     metrics = evaluate(logits, dataset.test.labels, counts, model.class_names)
-    return {"method": model.info.method, "dataset": dataset.name} | metrics
+    return {"method": model.info.method, "dataset": dataset.name} | learnt | metrics
 
 
 def _check_logit_adjustment(model: Model, correction: Correction) -> None:
@@ -96,8 +108,9 @@ def _correct_weights(model: Model, correction: Correction) -> None:
         return
     head = model.classifier.head
     if not isinstance(head, LinearHead):
+        kind = "several experts'" if isinstance(head, ExpertsHead) else repr(model.info.head)
         raise InputError(
-            f"the model's head is {model.info.head!r}; τ-normalisation and MaxNorm act on the "
+            f"the model's head is {kind}; τ-normalisation and MaxNorm act on the "
             "norms of a linear head"
         )
     if correction.max_norm:

@@ -12,6 +12,7 @@ from wcdas.data.decode import as_mode, open_image
 from wcdas.data.resize import evaluation_square, to_pixels
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import read_prior, shift_prior
+from wcdas.methods import find_method
 from wcdas.training.distributed import choose_device
 from wcdas.training.model_file import load_model
 from wcdas.training.run_folder import RunFolder
@@ -30,7 +31,7 @@ class Model:
 
     def __init__(self, path: Path, device: str = "auto") -> None:
         self.device = choose_device(device)
-        self.classifier, self.info = load_model(path)
+        self.classifier, self.info = load_model(path, find_method)
         self.classifier.to(self.device)
 
     @property

@@ -5,6 +5,7 @@ from wcdas.evaluation.calibration import (
     fit_temperature,
     reliability_bins,
 )
+from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import (
     adjust_logits,
@@ -17,6 +18,7 @@ from wcdas.evaluation.table import class_table, result_table
 
 __all__ = [
     "adjust_logits",
+    "aggregate_experts",
     "choose",
     "class_table",
     "evaluate",

@@ -10,6 +10,7 @@ from wcdas.heads.angular import AngularHead
 from wcdas.heads.arcface import ArcFaceHead
 from wcdas.heads.base import Head
 from wcdas.heads.cosine import CosineHead
+from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.heads.l_softmax import LSoftmaxHead
 from wcdas.heads.linear import LinearHead
 from wcdas.heads.lws import LWSHead
@@ -30,6 +31,7 @@ HEADS: dict[str, type[Head]] = {
     "am-softmax": AMSoftmaxHead,
     "arcface": ArcFaceHead,
     "sphereface": SphereFaceHead,
+    "gaussian-affinity": GaussianAffinityHead,
     "lws": LWSHead,
     "tau-norm": TauNormHead,
 }
@@ -68,6 +70,7 @@ __all__ = [
     "AngularHead",
     "ArcFaceHead",
     "CosineHead",
+    "GaussianAffinityHead",
     "Head",
     "LSoftmaxHead",
     "LWSHead",

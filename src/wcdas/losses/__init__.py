@@ -6,38 +6,46 @@ from typing import Any
 from torch import Tensor, nn
 
 from wcdas import names
+from wcdas.losses.affinity import AffinityLoss
 from wcdas.losses.balanced_softmax import BalancedSoftmaxLoss
 from wcdas.losses.base import ClassificationLoss
 from wcdas.losses.center import CenterLoss
 from wcdas.losses.class_balanced import ClassBalancedLoss, class_balanced_weights
 from wcdas.losses.cross_entropy import CrossEntropyLoss
 from wcdas.losses.equalization import EqualizationLoss
+from wcdas.losses.equilibrium import EquilibriumLoss
 from wcdas.losses.focal import FocalLoss
 from wcdas.losses.ldam import LDAMLoss
 from wcdas.losses.logit_adjustment import LogitAdjustmentLoss
+from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 
 __all__ = [
     "LOSSES",
+    "AffinityLoss",
     "BalancedSoftmaxLoss",
     "CenterLoss",
     "ClassBalancedLoss",
     "ClassificationLoss",
     "CrossEntropyLoss",
     "EqualizationLoss",
+    "EquilibriumLoss",
     "FocalLoss",
     "LDAMLoss",
     "LogitAdjustmentLoss",
+    "SupervisedContrastiveLoss",
     "class_balanced_weights",
     "create_loss",
     "list_losses",
 ]
 
 LOSSES: dict[str, type[nn.Module]] = {
+    "affinity": AffinityLoss,
     "balanced-softmax": BalancedSoftmaxLoss,
     "center": CenterLoss,
     "class-balanced": ClassBalancedLoss,
     "cross-entropy": CrossEntropyLoss,
     "equalization": EqualizationLoss,
+    "equilibrium": EquilibriumLoss,
     "focal": FocalLoss,
     "ldam": LDAMLoss,
     "logit-adjustment": LogitAdjustmentLoss,
@@ -62,6 +70,6 @@ def list_losses() -> list[str]:
     """The names that `create_loss` knows.
 
     >>> list_losses()[:2]
-    ['balanced-softmax', 'center']
+    ['affinity', 'balanced-softmax']
     """
     return list(LOSSES)

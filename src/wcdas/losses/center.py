@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_features, check_labels, check_positive, check_reduction
 from wcdas.kernels.precision import full_precision, without_autocast
+from wcdas.losses import processes
 from wcdas.targets import reduced
 
 
@@ -14,7 +15,7 @@ class CenterLoss(nn.Module):
     L = λ/2 · ‖x − c_y‖²,  c_j ← c_j − α · Σ_i 1(y_i = j)(c_j − x_i) / (1 + Σ_i 1(y_i = j))
 
     λ is `weight`. Centers start at 0 and move once per call in training mode, after the loss is
-    taken from where they were; no gradient moves them.
+    taken from where they were, by the samples of all processes; no gradient moves them.
 
     Y. Wen, K. Zhang, Z. Li, Y. Qiao, 2016, "A Discriminative Feature Learning Approach for Deep
     Face Recognition", ECCV.
@@ -66,4 +67,5 @@ class CenterLoss(nn.Module):
         count = torch.zeros_like(self.centers[:, 0]).index_add(
             0, labels, offsets.new_ones(len(labels))
         )
+        total, count = processes.total(total), processes.total(count)
         self.centers += self.alpha * total / (1 + count)[:, None]

@@ -17,9 +17,9 @@ class EqualizationLoss(ClassificationLoss):
 
     T(f) = 1 for a class whose share f of the training images is below `threshold` λ, else 0; by
     default λ is half a fair share, 1/(2C), which is the 0.005 that is usual with the 100 classes of
-    CIFAR-100-LT. β is drawn for every sample and class. In evaluation mode nothing is dropped and the loss is plain
-    cross-entropy. A class that has any part of a soft target is kept, so label smoothing, which
-    would keep them all, is not offered.
+    CIFAR-100-LT. β is drawn for every sample and class. In evaluation mode nothing is dropped and
+    the loss is plain cross-entropy. A class that has any part of a soft target is kept, so label
+    smoothing, which would keep them all, is not offered.
 
     J. Tan, C. Wang, B. Li, Q. Li, W. Ouyang, C. Yin, J. Yan, 2020, arXiv:2003.05176.
 

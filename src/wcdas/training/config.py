@@ -102,7 +102,6 @@ class Config:
     input_size: int = field(default=0, metadata={"at_least": 0})  # 0: what suits the data
     amp: Literal["none", "bf16", "fp16"] = "none"
     deterministic: bool = False
-    cuda_graph: bool = True  # capture the backbone of small images
     evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
 
 

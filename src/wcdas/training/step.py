@@ -8,7 +8,6 @@ from wcdas.kernels.sphere import unit
 from wcdas.losses import create_loss
 from wcdas.targets import MixedLabels
 from wcdas.training.config import Config, Stage
-from wcdas.training.graphed import BackboneGraph
 from wcdas.training.method import Method, StepBatch, StepState
 from wcdas.training.model import Classifier
 
@@ -37,9 +36,6 @@ class Step(nn.Module):
             name, class_counts.to(device), config.options, self._features, self._loss
         )
         self.seen: Tensor | None = None
-        alone = not torch.distributed.is_initialized() and stage.accumulate == 1
-        wanted = config.cuda_graph and alone and stage.trains == "all"
-        self.graph = BackboneGraph(model.backbone, wanted)
         self.frozen = stage.trains != "all"
         self.loss: nn.Module | None = None
         if stage.loss != "cross-entropy":
@@ -76,10 +72,8 @@ class Step(nn.Module):
                 inputs.device.type, AMP.get(self.amp, torch.bfloat16), enabled=self.amp != "none"
             ),
         ):
-            first = self.seen is None
-            graph = first and self.graph.serves(inputs)
-            features = self.graph(inputs) if graph else self.model.features(inputs)
-        if first:
+            features = self.model.features(inputs)
+        if self.seen is None:
             self.seen = features.detach()
         return features
 

@@ -1,0 +1,49 @@
+"""One backbone with several ends."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from wcdas.backbones.base import Backbone
+from wcdas.errors import InputError
+
+
+class Experts(Backbone):
+    """Shared early layers and, for each expert, later layers of its own.
+
+    The features of the experts stand side by side, (B, experts·d).
+
+    Args:
+        backbone: one that can be cut; its early layers become the shared ones.
+        count: of experts.
+        width: of an expert's layers, as a share of the channels of the backbone.
+
+    Example:
+        >>> from wcdas.backbones import create_backbone
+        >>> Experts(create_backbone("resnet32"), count=3, width=0.75).num_features
+        144
+    """
+
+    branches: Any
+
+    def __init__(self, backbone: Backbone, count: int = 3, width: float = 1.0) -> None:
+        super().__init__()
+        if count < 2:
+            raise InputError(f"experts is {count}; expected at least 2")
+        if not 0 < width <= 1:
+            raise InputError(f"width is {width}; expected above 0 and at most 1")
+        self.trunk, branch = backbone.split(width)
+        branches = [branch() for _ in range(count)]
+        self.sizes = [part.num_features for part in branches]
+        self.branches = nn.ModuleList(branches)
+        self.num_features = sum(self.sizes)
+        self.mean, self.std = backbone.mean, backbone.std
+
+    def forward_map(self, x: Tensor) -> Tensor:
+        shared = self.trunk(x)
+        return torch.cat([branch.forward_map(shared) for branch in self.branches], dim=1)
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        maps = zip(self.branches, feature_map.split(self.sizes, dim=1), strict=True)
+        return torch.cat([branch.pool(part) for branch, part in maps], dim=1)

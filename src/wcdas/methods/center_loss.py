@@ -1,0 +1,49 @@
+"""Center loss: softmax with features pulled to the moving center of their class.
+
+Wen et al., "A Discriminative Feature Learning Approach for Deep Face Recognition", 2016 (ECCV):
+L = L_S + λ L_C, with centers that move by α towards the features of every batch.
+"""
+
+from typing import cast
+
+from torch import Tensor
+
+from wcdas.errors import InputError
+from wcdas.losses.center import CenterLoss
+from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.targets import MixedLabels
+from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.training.model import Classifier
+
+
+def build_model(parts: Parts) -> Classifier:
+    length = parts.backbone.num_features
+    weight, alpha = parts.options["weight"], parts.options["alpha"]
+    try:
+        centers = CenterLoss(length, len(parts.class_counts), weight, alpha, reduction="none")
+    except ValueError as error:
+        raise InputError(f"options.{error}") from None
+    return Classifier(parts.backbone, parts.new_head(length), centers)
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    features = state.features(batch.inputs)
+    centers = cast(CenterLoss, model.auxiliary)
+    target = batch.target
+    if isinstance(target, MixedLabels):
+        first, second = centers(features, target.first), centers(features, target.second)
+        pull = target.lam * first + (1 - target.lam) * second
+    else:
+        pull = centers(features, target)
+    return state.loss(features, target) + pull.mean()
+
+
+CENTER_LOSS = Method(
+    summary="softmax and the distance of features to the center of their class, one stage",
+    paper="Wen et al., 2016 (ECCV)",
+    defaults={"head": {"name": "linear"}, "stages": {"representation": REPRESENTATION}},
+    options={"weight": 0.003, "alpha": 0.5},  # λ and α
+    prior="train",
+    build_model=build_model,
+    training_step=training_step,
+)

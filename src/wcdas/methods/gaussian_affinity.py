@@ -1,0 +1,43 @@
+"""Gaussian affinity: classes as clusters with a margin between them, equally far apart.
+
+Hayat et al., "Gaussian Affinity for Max-Margin Class Imbalanced Learning", 2019
+(arXiv:1901.07711): L = L_mm + R(w). The features of a ResNet are much longer than suits the
+paper's σ, so the head's scale of features is fitted to the first batch.
+"""
+
+from torch import Tensor
+
+from wcdas.errors import InputError
+from wcdas.heads.gaussian_affinity import GaussianAffinityHead
+from wcdas.kernels.precision import full_precision
+from wcdas.losses import processes
+from wcdas.losses.affinity import diversity
+from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.training.method import StepBatch, StepState
+from wcdas.training.model import Classifier
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    head = model.head
+    if not isinstance(head, GaussianAffinityHead):
+        raise InputError(
+            f"the head is {type(head).__name__}, but the method spreads the prototypes of a "
+            "gaussian-affinity head; leave head.name out"
+        )
+    features = state.features(batch.inputs)
+    squared_length = full_precision(features.detach()).square().sum(1).mean()
+    head.fit_scale(processes.mean(squared_length))
+    spread = diversity(head.prototypes.flatten(0, 1))
+    return state.loss(features, batch.target) + state.options["diversity"] * spread
+
+
+GAUSSIAN_AFFINITY = Method(
+    summary="Gaussian affinity to class prototypes, max-margin loss, prototypes equally far apart",
+    paper="Hayat et al., 2019 (arXiv:1901.07711)",
+    defaults={
+        "head": {"name": "gaussian-affinity"},
+        "stages": {"representation": REPRESENTATION | {"loss": "affinity"}},
+    },
+    options={"diversity": 1.0},  # the weight of R(w)
+    training_step=training_step,
+)

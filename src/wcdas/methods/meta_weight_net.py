@@ -1,0 +1,191 @@
+"""Meta-Weight-Net: a small network learns how much a sample counts from its loss.
+
+Every step tries the weights out: one SGD step of the whole network on the weighted batch, and the
+loss of the stepped network on a class-balanced batch tells which way the weights should go. The
+weighting network takes a step of Adam on that, and the real step follows with its new weights.
+
+Shu et al., "Meta-Weight-Net: Learning an Explicit Mapping For Sample Weighting", 2019
+(arXiv:1902.07379), equations 3 to 6. The paper keeps ten clean images of every class aside as meta
+data. A long tail has none to spare, so here the meta batch is drawn, all classes equally often,
+from the training images themselves. Weights are divided by their sum over the batch, as in the
+authors' code for imbalanced classes; Adam with rate 0.001 and weight decay 0.0001 is that of their
+later code for noisy labels (the former has SGD with rate 0.00001). The loss is cross-entropy on the
+head's logits, whatever the stage names, since it is differentiated twice.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.optim.adam import adam
+
+from wcdas.errors import InputError
+from wcdas.heads import Head
+from wcdas.losses import processes
+from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.targets import MixedLabels
+from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.training.model import Classifier
+
+
+class WeightNet(nn.Module):
+    """Loss → weight, an MLP 1 → 100 → 1 with a sigmoid, and the state of Adam on it.
+
+    Its parameters ask for no gradient, so that the optimizer of the classifier leaves them alone.
+    """
+
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+    steps: Tensor
+
+    def __init__(self, hidden: int, lr: float, weight_decay: float) -> None:
+        super().__init__()
+        self.lr, self.weight_decay = lr, weight_decay
+        self.mlp = nn.Sequential(
+            nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid()
+        ).requires_grad_(False)
+        size = sum(parameter.numel() for parameter in self.mlp.parameters())
+        self.register_buffer("exp_avg", torch.zeros(size))
+        self.register_buffer("exp_avg_sq", torch.zeros(size))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, losses: Tensor) -> Tensor:
+        """The weights of a batch, which sum to the number of processes: each makes its step of its
+        own samples, and the mean of the steps counts."""
+        v = self.mlp(losses.detach().unsqueeze(1)).squeeze(1)
+        return v / processes.mean(v.sum()).clamp_min(torch.finfo(v.dtype).tiny)
+
+    def gradient(self, losses: Tensor, change: Tensor) -> list[Tensor]:
+        """By the MLP's parameters, of Σ_i v_i c_i / Σ_i v_i: v before division, c the `change`."""
+        theta = {name: p.detach().requires_grad_() for name, p in self.mlp.named_parameters()}
+        v = functional_call(self.mlp, theta, (losses.detach().unsqueeze(1),)).squeeze(1)
+        fixed = v.detach()
+        sums = processes.mean(torch.stack([fixed.sum(), (fixed * change).sum()]))
+        total = sums[0].clamp_min(torch.finfo(v.dtype).tiny)
+        value = ((change - sums[1] / total) * v).sum() / total
+        slopes = torch.autograd.grad(value, list(theta.values()))
+        return [processes.mean(slope) for slope in slopes]
+
+    @torch.no_grad()
+    def step(self, slopes: list[Tensor]) -> None:
+        """One step of Adam."""
+        parameters = list(self.mlp.parameters())
+        values = torch.cat([p.flatten() for p in parameters])
+        adam(
+            [values],
+            [torch.cat([slope.flatten() for slope in slopes])],
+            [self.exp_avg],
+            [self.exp_avg_sq],
+            [],
+            [self.steps],
+            capturable=values.is_cuda,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+        parts = values.split([p.numel() for p in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.copy_(part.view_as(parameter))
+
+
+def build_model(parts: Parts) -> Classifier:
+    options, length = parts.options, parts.backbone.num_features
+    if options["hidden"] < 1 or options["net_lr"] <= 0 or options["net_weight_decay"] < 0:
+        raise InputError(
+            f"the options of the weighting network are {dict(options)}; expected hidden of at "
+            "least 1, net_lr above 0 and net_weight_decay of at least 0"
+        )
+    net = WeightNet(options["hidden"], options["net_lr"], options["net_weight_decay"])
+    return Classifier(parts.backbone, parts.new_head(length), net)
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    if batch.second is None:
+        raise InputError(
+            "the stage has no second_sampler, but the weights are learned on a second batch; "
+            "set it to 'class-balanced'"
+        )
+    net = cast(WeightNet, model.auxiliary)
+    with sdpa_kernel(SDPBackend.MATH):  # the others have first derivatives only
+        losses = sample_losses(model.head, state.features(batch.inputs), batch.target)
+    net.step(meta_gradient(model, net, losses, batch.second, state.features, state.lr))
+    return (net(losses) * losses).sum()
+
+
+def sample_losses(head: Head, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
+    """The cross-entropy of every sample."""
+    if isinstance(target, MixedLabels):
+        first, second = (sample_losses(head, features, y) for y in (target.first, target.second))
+        return target.lam * first + (1 - target.lam) * second
+    return F.cross_entropy(head(features, target), target, reduction="none")
+
+
+def meta_gradient(
+    model: Classifier,
+    net: WeightNet,
+    losses: Tensor,
+    meta: tuple[Tensor, Tensor],
+    features: Callable[[Tensor], Tensor],
+    lr: float,
+) -> list[Tensor]:
+    """d L_meta(ŵ(Θ)) / dΘ, ŵ(Θ) = w − lr · d/dw Σ_i V(L_i; Θ) L_i.
+
+    Args:
+        model: with parameters w, left as they are.
+        net: V, with parameters Θ.
+        losses: L_i, with the graph to w.
+        meta: inputs and labels of the meta batch.
+        features: inputs → features by the model's backbone.
+        lr: of the step that is tried out.
+    """
+    module = _MetaLoss(model, features)
+    w = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    weights = net(losses).requires_grad_()
+    inner = (weights * losses).sum()
+    slopes = torch.autograd.grad(inner, list(w.values()), create_graph=True)
+    stepped: dict[str, Tensor] = {
+        name: (value.detach() - lr * processes.mean(slope.detach())).requires_grad_()
+        for (name, value), slope in zip(w.items(), slopes, strict=True)
+    }
+    # The pass with stepped parameters must not leave its statistics in the batch norm.
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    outer = functional_call(module, (stepped, buffers), meta)
+    to_stepped = torch.autograd.grad(outer, list(stepped.values()))
+    # By a sample's weight: (dL/dŵ) · (dŵ/dweight), and ŵ = w − lr · slopes.
+    steps = [-lr * processes.mean(slope) for slope in to_stepped]
+    (change,) = torch.autograd.grad(slopes, [weights], steps)
+    return net.gradient(losses, change)
+
+
+class _MetaLoss(nn.Module):
+    """The loss on the meta batch as a module's forward, for `functional_call`."""
+
+    def __init__(self, model: Classifier, features: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.backbone, self.head = model.backbone, model.head
+        self.features = features
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        return sample_losses(self.head, self.features(inputs), labels).mean()
+
+
+META_WEIGHT_NET = Method(
+    summary="a network learns the weight of a sample from its loss, by trying steps out",
+    paper="Shu et al., 2019 (arXiv:1902.07379)",
+    defaults={
+        "head": {"name": "linear"},
+        "stages": {"representation": REPRESENTATION | {"second_sampler": "class-balanced"}},
+    },
+    options={"hidden": 100, "net_lr": 0.001, "net_weight_decay": 0.0001},
+    prior="none",
+    build_model=build_model,
+    training_step=training_step,
+)

@@ -1,0 +1,153 @@
+"""Parametric contrastive learning."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcdas.checks import as_class_counts, check_from_zero, check_positive
+from wcdas.errors import InputError
+from wcdas.kernels.precision import matmul
+from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.methods.contrastive import check_backbone, check_unmixed, of_all_ranks, projection
+from wcdas.methods.momentum import EMPTY, MomentumContrast
+from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.training.model import Classifier
+
+
+def paco_loss(
+    logits: Tensor,
+    queries: Tensor,
+    others: Tensor,
+    labels: Tensor,
+    other_labels: Tensor,
+    *,
+    alpha: float,
+    beta: float,
+    gamma: float,
+    temperature: float,
+) -> Tensor:
+    """The class centres and other embeddings under one softmax, each positive with its weight.
+
+    D_i = Σ_j exp(z_ij) + γ·Σ_{a ≠ i} exp(q_i·k_a/τ)
+    L_i = −( β·log(exp(z_iy)/D_i) + α·Σ_{p ∈ P(i)} log(exp(q_i·k_p/τ)/D_i) ) / (β + α·|P(i)|)
+
+    Args:
+        logits: (B, C), z: those of the centres, with the logarithm of the class prior.
+        queries: (B, d), q, of unit length.
+        others: (M, d), k, of unit length; the first B are the queries themselves.
+        labels: (B,).
+        other_labels: (M,), `EMPTY` where there is nothing yet.
+        alpha: α, the weight of a pair of one class.
+        beta: β, the weight of the centre of the own class.
+        gamma: γ, the share of the pairs in the denominator.
+        temperature: τ of the pairs.
+    """
+    pairs = matmul(queries, others.mT) / temperature
+    rows = torch.arange(len(others), device=labels.device)
+    there = (other_labels != EMPTY) & (rows != rows[: len(labels), None])
+    positive = there & (labels[:, None] == other_labels)
+    share = math.log(gamma) if gamma else -math.inf
+    against = torch.cat((logits, pairs.masked_fill(~there, -math.inf) + share), dim=1)
+    denominator = against.logsumexp(1, keepdim=True)
+    centre = (logits.gather(1, labels[:, None]) - denominator).squeeze(1)
+    pulled = torch.where(positive, pairs - denominator, 0).sum(1)
+    weight = beta + alpha * positive.sum(1, dtype=pairs.dtype)
+    return -((beta * centre + alpha * pulled) / weight).mean()
+
+
+class PaCoParts(MomentumContrast):
+    """Momentum contrast, and the logarithm of the class prior."""
+
+    log_prior: Tensor
+
+    def __init__(self, parts: Parts) -> None:
+        options, width = parts.options, parts.backbone.num_features
+        network = projection(width, options["projection"], batch_norm=True)
+        super().__init__(parts.backbone, network, options["momentum"], options["queue"])
+        counts = as_class_counts(parts.class_counts, needed_by="paco")
+        self.register_buffer("log_prior", (counts / counts.sum()).log().float(), persistent=False)
+
+
+def build_model(parts: Parts) -> Classifier:
+    check_backbone(parts, "paco")
+    try:
+        _check_options(parts.options)
+        extra = PaCoParts(parts)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    return Classifier(parts.backbone, parts.new_head(parts.backbone.num_features), extra)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name in ("beta", "temperature", "queue", "projection"):
+        check_positive(f"options.{name}", options[name])
+    for name in ("alpha", "gamma"):
+        check_from_zero(f"options.{name}", options[name])
+    check_from_zero("options.momentum", options["momentum"], below=1)
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    """Queries against the centres, each other, their keys and the queue."""
+    local = state.features(batch.inputs)
+    if not batch.views:  # a stage that trains the classifier alone
+        return state.loss(local, batch.target)
+    check_unmixed(batch, state)
+    extra, options = model.auxiliary, state.options
+    assert isinstance(extra, PaCoParts)
+    features, labels = of_all_ranks(local), of_all_ranks(batch.labels)
+    queries = extra.queries(features)
+    keys = extra.keys(model.backbone, batch.views[0], local.dtype)
+    loss = paco_loss(
+        model.head(features, labels) + extra.log_prior,
+        queries,
+        torch.cat((queries, keys, extra.queue.keys)),
+        labels,
+        torch.cat((labels, labels, extra.queue.labels)),
+        alpha=options["alpha"],
+        beta=options["beta"],
+        gamma=options["gamma"],
+        temperature=options["temperature"],
+    )
+    extra.queue.push(keys, labels)
+    return loss
+
+
+PACO = Method(
+    summary="class centres and a queue of keys under one softmax, one stage",
+    paper="Cui et al., 2021 (arXiv:2107.12028)",
+    defaults={
+        "head": {"name": "linear"},
+        "stages": {"representation": REPRESENTATION},
+    },
+    reported="top-1, ResNet-50, 400 epochs: ImageNet-LT 57.0, iNaturalist 2018 73.2",
+    # Of CIFAR-100-LT at imbalance 100 and 50.
+    options={
+        "alpha": 0.02,
+        "beta": 1.0,
+        "gamma": 1.0,
+        "temperature": 0.05,
+        "momentum": 0.999,
+        "queue": 1024,
+        "projection": 64,
+    },
+    views=("simclr",),
+    prior="uniform",
+    build_model=build_model,
+    training_step=training_step,
+)
+
+PACO_WCDAS = replace(
+    PACO,
+    summary="PaCo with the wrapped Cauchy head in place of its class centres",
+    paper="Cui et al., 2021 (arXiv:2107.12028); Han, 2023 (ICML)",
+    defaults={
+        # The scale starts at 1/τ, which is that of the pairs.
+        "head": {"name": "wcdas", "scale_init": 20.0},
+        "stages": {"representation": REPRESENTATION | {"concentration_weight_decay": 0.0}},
+    },
+    reported="",
+)

@@ -1,0 +1,84 @@
+"""SADE: one expert for the classes as they come, one for equal classes, one for the reverse.
+
+Y. Zhang, B. Hooi, L. Hong, J. Feng, "Self-Supervised Aggregation of Diverse Experts for
+Test-Agnostic Long-Tailed Recognition", 2022 (arXiv:2107.09249). Predictions average the experts;
+`wcdas evaluate --aggregate-experts` learns their weights on the test images, without labels.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from wcdas.backbones.experts import Experts
+from wcdas.checks import as_class_counts
+from wcdas.errors import InputError
+from wcdas.heads.experts import ExpertsHead
+from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.training.model import Classifier
+
+EXPERTS = 3
+
+
+def build_model(parts: Parts) -> Classifier:
+    try:
+        as_class_counts(parts.class_counts, needed_by="sade")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    backbone = Experts(parts.backbone, EXPERTS, parts.options["width"])
+    return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    head = model.head
+    assert isinstance(head, ExpertsHead)
+    features = state.features(batch.inputs)
+    losses = []
+    for expert, prior in enumerate(log_priors(state.class_counts, state.options["inverse"])):
+        with head.only(expert, prior):
+            losses.append(state.loss(features, batch.target))
+    return torch.stack(losses).sum()
+
+
+def log_priors(class_counts: Tensor, inverse: float) -> Tensor:
+    """What is added to each expert's logits in the loss, (experts, classes).
+
+    0 (softmax), log π (balanced softmax) and log π − λ log π̄ (inverse softmax), where the
+    frequencies π̄ are those of π in reverse: the rarest class has that of the most frequent one.
+    """
+    log_prior = (class_counts.double() / class_counts.sum()).log()
+    rising, classes = log_prior.sort(stable=True)
+    reverse = torch.empty_like(log_prior).scatter(0, classes, rising.flip(0))
+    shifts = [torch.zeros_like(log_prior), log_prior, log_prior - inverse * reverse]
+    return torch.stack(shifts).float()
+
+
+SADE = Method(
+    summary="three experts: for the training mix, for equal classes, for the reverse mix",
+    paper="Zhang et al., 2022 (arXiv:2107.09249)",
+    reported="the authors' README: CIFAR-100-LT IF 100, ResNet-32 49.8; ImageNet-LT, ResNeXt-50 "
+    "58.8; iNaturalist 2018, ResNet-50 72.9",
+    prior="none",
+    options={
+        "width": 0.75,  # of an expert's layers
+        "inverse": 2.0,  # λ; 1 for iNaturalist
+    },
+    build_model=build_model,
+    training_step=training_step,
+    defaults={
+        "head": {"name": "cosine", "scale": 30.0},
+        "stages": {"representation": REPRESENTATION},
+    },
+)
+
+SADE_WCDAS = replace(
+    SADE,
+    summary="three experts with wrapped Cauchy heads, for three class mixes",
+    paper="Zhang et al., 2022 (arXiv:2107.09249); Han, 2023",
+    reported="",
+    defaults={
+        "head": {"name": "wcdas", "scale_init": 10.0},  # room for the priors from the start
+        "stages": {"representation": REPRESENTATION},
+    },
+)

@@ -1,0 +1,43 @@
+"""Losses with a running state: two processes with half a batch each are as one with the whole."""
+
+import multiprocessing
+
+import torch
+import torch.distributed as dist
+
+from wcdas.losses import CenterLoss, EquilibriumLoss, processes
+
+
+def moved_states(rank, world, folder):
+    torch.set_num_threads(1)
+    if world > 1:
+        address = f"file://{folder}/meeting"
+        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+    x = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y, own = torch.arange(12) % 4, slice(rank * 12 // world, (rank + 1) * 12 // world)
+    equilibrium, center = EquilibriumLoss(5).double(), CenterLoss(5, 4).double()
+    losses = []
+    for _ in range(3):
+        losses += [equilibrium(x[own], y[own]), center(x[own], y[own])]
+    state = {
+        "losses": processes.mean(torch.stack(losses)),
+        "scores": equilibrium.scores,
+        "centers": center.centers,
+    }
+    if world > 1:
+        dist.destroy_process_group()
+    torch.save(state, folder / f"{world}-{rank}.pt")
+
+
+def test_two_processes_are_as_one(tmp_path):
+    context = multiprocessing.get_context("forkserver")
+    children = [context.Process(target=moved_states, args=(rank, 2, tmp_path)) for rank in range(2)]
+    for child in children:
+        child.start()
+    moved_states(0, 1, tmp_path)
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    one, *two = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
+    for other in two:
+        torch.testing.assert_close(other, one)
