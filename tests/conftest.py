@@ -16,6 +16,11 @@ ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 Pictures = Callable[..., Path]
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order() -> None:
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def photographs() -> dict[str, np.ndarray]:
     china, flower = load_sample_images().images

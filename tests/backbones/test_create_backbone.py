@@ -51,9 +51,17 @@ def test_every_listed_name_is_known_to_someone():
     import timm
 
     names = list_backbones()
-    assert names[:3] == ["resnet32", "resnet10", "identity"]
+    own = ["resnet32", "resnet8", "resnet20", "resnet56", "resnet10", "identity"]
+    assert names[: len(own)] == own
     assert len(set(names)) == len(names)
-    assert set(names[3:]) - {"resnext50"} <= set(timm.list_models())
+    assert set(names[len(own) :]) - {"resnext50"} <= set(timm.list_models())
+
+
+@pytest.mark.parametrize("layers", [8, 20, 32, 56])
+def test_resnets_for_small_images_have_their_number_of_layers(layers):
+    backbone = create_backbone(f"resnet{layers}")
+    weighted = [m for m in backbone.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert len(weighted) + 1 == layers  # the classifier is the last one
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,11 @@ def test_bad_options_are_refused():
 
 def test_on_digits(tmp_path, monkeypatch, loaded_top1):
     monkeypatch.setitem(METHODS, "center-loss", CENTER_LOSS)
-    settings = {"stages.representation.epochs": 12, "evaluate_every": 99}
+    settings = {
+        "stages.representation.epochs": 12,
+        "evaluate_every": 99,
+        "backbone.name": "resnet8",
+    }
     run = wcdas.train(method="center-loss", settings=settings, out=tmp_path / "run", device="cpu")
     assert run.metrics["top1"] > 0.25
     assert run.metrics["many"] > 0.5

@@ -48,6 +48,8 @@ def _registered(monkeypatch):
 
 def train(method, out, epochs=2, data=None, resume=False, **settings):
     given = {"stages.representation.epochs": epochs, "evaluate_every": 99} | settings
+    if data is None:
+        given["backbone.name"] = "resnet8"
     if resume:
         return wcdas.train(out=out, resume=True, device="cpu")
     return wcdas.train(data, method, settings=given, out=out, device="cpu")

@@ -125,7 +125,11 @@ def test_bad_options_are_refused(options, message):
 def test_on_digits(tmp_path, monkeypatch, loaded_top1):
     """Scores of the last checkpoint are those of training, not those it began with."""
     monkeypatch.setitem(METHODS, "equilibrium", EQUILIBRIUM)
-    settings = {"stages.representation.epochs": 12, "stages.classifier.epochs": 2}
+    settings = {
+        "stages.representation.epochs": 12,
+        "stages.classifier.epochs": 2,
+        "backbone.name": "resnet8",
+    }
     settings["evaluate_every"] = 99
     run = wcdas.train(method="equilibrium", settings=settings, out=tmp_path / "run", device="cpu")
     assert run.metrics["top1"] > 0.25

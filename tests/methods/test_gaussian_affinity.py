@@ -66,7 +66,11 @@ def test_another_head_is_refused():
 
 def test_on_digits(tmp_path, monkeypatch, loaded_top1):
     monkeypatch.setitem(METHODS, "gaussian-affinity", GAUSSIAN_AFFINITY)
-    settings = {"stages.representation.epochs": 12, "evaluate_every": 99}
+    settings = {
+        "stages.representation.epochs": 12,
+        "evaluate_every": 99,
+        "backbone.name": "resnet8",
+    }
     run = wcdas.train(
         method="gaussian-affinity", settings=settings, out=tmp_path / "run", device="cpu"
     )

@@ -258,7 +258,11 @@ def test_two_processes_learn_what_one_does(tmp_path):
 
 def test_on_digits(tmp_path, monkeypatch, loaded_top1):
     monkeypatch.setitem(METHODS, "meta-weight-net", META_WEIGHT_NET)
-    settings = {"stages.representation.epochs": 10, "evaluate_every": 99}
+    settings = {
+        "stages.representation.epochs": 10,
+        "evaluate_every": 99,
+        "backbone.name": "resnet8",
+    }
     run = wcdas.train(
         method="meta-weight-net", settings=settings, out=tmp_path / "run", device="cpu"
     )

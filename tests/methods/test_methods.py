@@ -7,13 +7,10 @@ import wcdas
 from wcdas.methods import METHODS, list_methods
 from wcdas.training.config import build
 
-# Epochs of stage 1 and 2 that show a method at work; where a scale has to grow, it takes longer.
-SLOW = ("l-softmax", "sphereface", "tau-norm", "wcdas", "wcdas-single", "wcdas-meta", "wndas",
-        "wndas-single", "oltr", "meta-weight-net", "gaussian-affinity", "ride-wcdas", "paco",
-        "paco-wcdas", "hybrid-contrastive-wcdas")  # fmt: skip
+# Where a scale has to grow or a margin to come in, it takes longer.
+SLOW = ("wcdas", "wcdas-single", "wcdas-meta", "wndas", "wndas-single", "l-softmax", "sphereface")
 # Nothing in these looks after rare classes, or one concentration has to serve all of them.
-NOT_FOR_THE_TAIL = ("softmax", "angular-softmax-one-stage", "focal", "center-loss", "l-softmax",
-                    "sphereface", "am-softmax", "arcface", "wndas-single")  # fmt: skip
+NOT_FOR_THE_TAIL = ("l-softmax", "wndas-single")
 
 
 @pytest.mark.parametrize("name", list_methods())
@@ -27,15 +24,16 @@ def test_defaults_are_a_configuration(name):
 @pytest.mark.parametrize("name", list_methods())
 def test_beats_chance_on_the_digits(name, tmp_path):
     """Chance is one in ten, for all classes and for those with few images."""
-    first, second = (40, 8) if name in SLOW else (18, 4)
+    first, second = (60, 12) if name in SLOW else (30, 8)
     settings = {"stages.representation.epochs": first, "evaluate_every": 99}
+    settings["backbone.name"] = "resnet8"
     if "classifier" in METHODS[name].defaults["stages"]:
         settings["stages.classifier.epochs"] = second
     run = wcdas.train(method=name, settings=settings, out=tmp_path / "run", device="cpu")
     metrics = run.metrics
     assert metrics["method"] == run.model.info.method == name
     assert metrics["top1"] > 0.3
-    assert metrics["many"] > 0.5
+    assert metrics["many"] > 0.3
     if name not in NOT_FOR_THE_TAIL:
         assert metrics["few"] > 0.12
 

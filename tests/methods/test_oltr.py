@@ -152,7 +152,11 @@ def test_on_digits(tmp_path, monkeypatch, loaded_top1):
             begun["start"] = model.backbone.attends.on, model.head.memory_is_filled.on
 
     monkeypatch.setitem(METHODS, "oltr", replace(OLTR, begin_stage=spy))
-    settings = {"stages.representation.epochs": 12, "stages.classifier.epochs": 2}
+    settings = {
+        "stages.representation.epochs": 12,
+        "stages.classifier.epochs": 2,
+        "backbone.name": "resnet8",
+    }
     settings["evaluate_every"] = 99
     run = wcdas.train(method="oltr", settings=settings, out=tmp_path / "run", device="cpu")
     # attention begins as the identity, so that the features are still those of the first stage

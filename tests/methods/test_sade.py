@@ -101,7 +101,11 @@ def run(request, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     torch.set_num_threads(1)
     return wcdas.train(
         method=request.param,
-        settings={"stages.representation.epochs": 12, "evaluate_every": 99},
+        settings={
+            "stages.representation.epochs": 12,
+            "evaluate_every": 99,
+            "backbone.name": "resnet8",
+        },
         out=tmp_path_factory.mktemp("runs") / request.param,
         device="cpu",
     )

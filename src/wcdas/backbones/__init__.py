@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 from wcdas.backbones.base import Backbone
@@ -15,6 +16,10 @@ from wcdas.errors import InputError
 
 BACKBONES: dict[str, Callable[[int], Backbone]] = {
     "resnet32": ResNet32,
+    # The same with another number of blocks a stage; the number of layers is 6 · blocks + 2.
+    "resnet8": partial(ResNet32, blocks=1),
+    "resnet20": partial(ResNet32, blocks=3),
+    "resnet56": partial(ResNet32, blocks=9),
     "resnet10": ResNet10,
     "identity": Identity,
 }
@@ -39,7 +44,8 @@ def create_backbone(
     """Build a backbone by name: one of `list_backbones()` or any model of timm.
 
     Args:
-        name: `resnet32`, `resnet10`, `identity` (precomputed features) or a name of timm.
+        name: `resnet32` (also with 8, 20 or 56 layers), `resnet10`, `identity` (precomputed
+            features) or a name of timm.
         channels: of the images; for `identity` the length of a feature vector.
         input_size: side of the images in pixels; only models of a fixed size look at it.
         weights: None (from scratch), "pretrained" (timm's, from the cache or the Hub) or a
