@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import wcdas
+from wcdas.errors import InputError
 from wcdas.methods import METHODS, list_methods
 from wcdas.training.config import build
 
@@ -19,6 +20,20 @@ def test_defaults_are_a_configuration(name):
     assert build({"method": name, "data": {}} | dict(method.defaults)).stages
     assert method.summary
     assert method.paper
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("paco", {"stages.representation.prior": 1.0}),
+        ("meta-weight-net", {"stages.representation.loss": "focal"}),
+        ("equilibrium", {"stages.classifier.label_smoothing": 0.1}),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path):
+    with pytest.raises(InputError, match=f"{name} has its own loss; leave it out"):
+        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", list_methods())

@@ -134,6 +134,7 @@ EQUILIBRIUM = Method(
         "memory_features": 4,
     },
     prior="none",
+    own_loss=("classifier",),
     build_model=build_model,
     training_step=training_step,
 )

@@ -186,6 +186,7 @@ META_WEIGHT_NET = Method(
     },
     options={"hidden": 100, "net_lr": 0.001, "net_weight_decay": 0.0001},
     prior="none",
+    own_loss=("representation",),
     build_model=build_model,
     training_step=training_step,
 )

@@ -136,6 +136,7 @@ PACO = Method(
     },
     views=("simclr",),
     prior="uniform",
+    own_loss=("representation",),
     build_model=build_model,
     training_step=training_step,
 )

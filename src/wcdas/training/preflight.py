@@ -46,8 +46,18 @@ def check_stages(
             if stage.head not in ("keep", "fresh"):
                 create_head(stage.head, 1, dataset.num_classes)
             _check_loss(stage, dataset)
+            if name in method.own_loss:
+                _check_own_loss(config.method, stage)
         except (TypeError, ValueError) as error:
             raise InputError(f"stage {name}: {error}") from None
+
+
+def _check_own_loss(method: str, stage: Stage) -> None:
+    """What would have no effect is refused."""
+    plain = Stage()
+    for key in ("loss", "prior", "label_smoothing"):
+        if (value := getattr(stage, key)) != getattr(plain, key):
+            raise InputError(f"{key} is {value!r}, but {method} has its own loss; leave it out")
 
 
 def _check_loss(stage: Stage, dataset: Dataset) -> None:
