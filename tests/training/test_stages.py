@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 import wcdas
 from wcdas.backbones import create_backbone
-from wcdas.data.mixing import mix
 from wcdas.errors import InputError, InterruptedRunError
 from wcdas.heads import LWSHead, create_head
 from wcdas.losses import create_loss
@@ -19,26 +18,23 @@ from wcdas.training.config import Stage
 from wcdas.training.model import Classifier
 from wcdas.training.model_file import load_model
 from wcdas.training.optimizer import create_optimizer
+from wcdas.training.stage_data import StageData
 from wcdas.training.stage_run import StageRun
 
 PLAIN = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "augment": "none"}
 
 
-def first_batch(trainer, index=0):
-    """A stage that is about to take its first step, and the batch of that step."""
-    trainer._enter(index)
-    run = StageRun(trainer, index)
-    run.parallel.train()
-    return run, next(run._batches(0, 0))[0]
-
-
 def one_step(trainer):
     """The model before and after the first step, and the batch of that step."""
-    run, batch = first_batch(trainer)
+    trainer._enter(0)
+    run = StageRun(trainer, 0)
+    run.parallel.train()
+    run._begin_epoch(0, 0)
+    batch = run.data.next(run.clock.step).batch
     before = copy.deepcopy(trainer.model)
-    for group in run.optimizer.param_groups:
-        group["lr"] = run.stage.lr
-    run._train_batch(batch, (), None, 1, 0)
+    run._begin_epoch(0, 0)
+    run._set_rate(run.stage.lr)
+    run._train_step()
     return before, trainer.model, batch
 
 
@@ -106,10 +102,10 @@ def test_another_loss_takes_its_options(make_trainer, digits):
 @pytest.mark.parametrize("loss", ["cross-entropy", "balanced-softmax"])
 def test_mixup_reaches_the_loss(make_trainer, digits, loss):
     before, batch, step = step_of_weight(make_trainer, mixup=0.7, loss=loss)
-    inputs, mixed = mix(batch.inputs, batch.labels, 1, 0, mixup=0.7)
+    mixed = batch.target
     assert 0 < mixed.lam < 1
     of = create_loss(loss, digits.class_counts)
-    logits = before(inputs)
+    logits = before(batch.inputs)
     value = mixed.lam * of(logits, mixed.first) + (1 - mixed.lam) * of(logits, mixed.second)
     torch.testing.assert_close(step, gradient(before, value), rtol=1e-4, atol=1e-6)
 
@@ -148,13 +144,13 @@ def test_the_average_is_the_result(make_trainer, monkeypatch):
     """θ̄ ← 0.7 θ̄ + 0.3 θ after every step, from the weights after the first."""
     trainer = make_trainer(backbone="identity", one={"epochs": 2, "ema": 0.7, "augment": "none"})
     seen = []
-    train_batch = StageRun._train_batch
+    train_step = StageRun._train_step
 
-    def spy(run, *arguments):
-        train_batch(run, *arguments)
+    def spy(run):
+        train_step(run)
         seen.append(run.model.head.weight.detach().double().clone())
 
-    monkeypatch.setattr(StageRun, "_train_batch", spy)
+    monkeypatch.setattr(StageRun, "_train_step", spy)
     trainer.run()
     average = seen[0]
     for value in seen[1:]:
@@ -266,15 +262,14 @@ def test_held_out_images_are_never_drawn(make_trainer, monkeypatch):
         two={"epochs": 5, "trains": "classifier", "sampler": "meta"},
     )
     drawn = {0: set(), 1: set()}
-    train_batch = StageRun._train_batch
+    begin = StageData.begin
 
-    def spy(run, batch, views, second, key, epoch):
-        for part in (batch, second):
-            if part is not None:
-                drawn[run.index] |= set(part.indices.tolist())
-        train_batch(run, batch, views, second, key, epoch)
+    def spy(data, epoch, start):
+        begin(data, epoch, start)
+        for loader in data.loaders:
+            drawn[data.index] |= set(loader.plan.indices.flatten().tolist())
 
-    monkeypatch.setattr(StageRun, "_train_batch", spy)
+    monkeypatch.setattr(StageData, "begin", spy)
     trainer.run()
     held_out = set(trainer.held_out.tolist())
     assert len(held_out) > 10

@@ -10,7 +10,7 @@ from wcdas.data import random
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
 from wcdas.data.samplers import rank_slice, whole_batches
-from wcdas.data.sources import DecodedImages, Draw, open_source
+from wcdas.data.sources import DecodedImages, Draw, open_source, read
 from wcdas.errors import InputError
 
 AUGMENT, CROP = 0, 1  # what the key of an epoch is used for
@@ -20,7 +20,6 @@ STATISTICS_FROM = 2000  # decoded pictures that mean and standard deviation are 
 class Batch(NamedTuple):
     """One step's samples, all on the device; `positions` are places in the epoch's sequence."""
 
-    step: int
     inputs: Tensor
     labels: Tensor
     indices: Tensor
@@ -60,6 +59,7 @@ class Loader:
                 f"mean has {len(mean)} and std {len(std)} values; expected {channels}, one each"
             )
         self.device = torch.device(device)
+        self.shape = (channels,) if self.features else (channels, size, size)  # of an input
         self.source = open_source(split, size, channels, self.device, workers)
         self.labels = split.labels.to(self.device)
         self.mean = torch.tensor(mean, device=self.device).view(-1, 1, 1)
@@ -76,16 +76,15 @@ class Loader:
         inputs = images.to(torch.float32, memory_format=self.memory_format)
         return inputs.div_(255).sub_(self.mean).div_(self.std)
 
-    def batch(self, step: int, inputs: Tensor, draw: Draw) -> Batch:
-        indices, positions = draw.indices.to(self.device), draw.positions.to(self.device)
-        return Batch(step, inputs, self.labels[indices], indices, positions)
-
 
 class TrainLoader(Loader):
     """The batches of an epoch, in the order of a sampler's sequence.
 
     `batch_size` is that of all processes together; each gets an equal slice of every batch.
     The other arguments are those of `Loader`.
+
+    Where the data lives on the device, so does the plan of an epoch, and with it a counter: `batch`
+    then is the same work at every step, which a CUDA graph can hold.
     """
 
     def __init__(
@@ -98,23 +97,62 @@ class TrainLoader(Loader):
         **options: Any,
     ) -> None:
         super().__init__(split, batch_size=batch_size, world=world, **options)
-        self.augmentation = augmentation
         self.steps = len(whole_batches(split.labels, batch_size, world))
+        self.augmentation = augmentation
+        self.crops = augmentation.resized_crop and not self.features
+        self.plan: Draw | None = None  # (steps, batch) each
+        self.keys, self.counter = (
+            torch.zeros(length, dtype=torch.int64, device=self.device) for length in (2, 1)
+        )
+
+    @property
+    def is_resident(self) -> bool:
+        return not isinstance(self.source, DecodedImages)
 
     def epoch(self, sequence: Tensor, key: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; `key` decides the augmentation."""
-        sequence = sequence.cpu()
-        positions = whole_batches(torch.arange(len(sequence)), self.batch_size, self.world)[start:]
-        own = [rank_slice(p, self.rank, self.world) for p in positions]
-        draws = [Draw(sequence[p], p) for p in own]
-        crop = self.augmentation.resized_crop and not self.features
-        read = self.source.read(draws, random.stream(key, CROP) if crop else None)
+        draws = self._draws(sequence)[start:]
+        if self.is_resident:
+            self.begin(sequence, key, start)
+            yield from (self.batch() for _ in draws)
+            return
+        crop_key = random.stream(key, CROP) if self.crops else None
         augment_key = random.stream(key, AUGMENT)
-        for step, (inputs, draw) in enumerate(zip(read, draws, strict=True), start):
-            if not self.features:
-                inputs = self.augmentation(inputs, augment_key, draw.positions)
-                inputs = self.normalise(inputs)
-            yield self.batch(step, inputs, draw)
+        for inputs, draw in read(self.source, draws, crop_key, self.device):
+            yield self._batch(inputs, draw, augment_key)
+
+    def begin(self, sequence: Tensor, key: int, start: int = 0) -> None:
+        """Lay the plan of an epoch down on the device, over that of the epoch before."""
+        draws = self._draws(sequence)
+        plan = Draw(*(torch.stack(column) for column in zip(*draws, strict=True)))
+        if self.plan is None or self.plan.indices.shape != plan.indices.shape:
+            self.plan = Draw(*(column.to(self.device) for column in plan))
+        for kept, new in zip(self.plan, plan, strict=True):
+            kept.copy_(new)
+        keys = [random.stream(key, purpose) for purpose in (AUGMENT, CROP)]
+        self.keys.copy_(torch.tensor(keys))
+        self.counter.fill_(start)
+
+    def batch(self) -> Batch:
+        """The next batch of the plan."""
+        assert self.plan is not None
+        assert not isinstance(self.source, DecodedImages)
+        draw = Draw(*(column.index_select(0, self.counter).squeeze(0) for column in self.plan))
+        self.counter += 1
+        crop_key = self.keys[CROP] if self.crops else None
+        inputs = self.source.take(draw.indices, draw.positions, crop_key)
+        return self._batch(inputs, draw, self.keys[AUGMENT])
+
+    def _draws(self, sequence: Tensor) -> list[Draw]:
+        sequence = sequence.cpu()
+        positions = whole_batches(torch.arange(len(sequence)), self.batch_size, self.world)
+        own = [rank_slice(p, self.rank, self.world) for p in positions]
+        return [Draw(sequence[p], p) for p in own]
+
+    def _batch(self, inputs: Tensor, draw: Draw, key: int | Tensor) -> Batch:
+        if not self.features:
+            inputs = self.normalise(self.augmentation(inputs, key, draw.positions))
+        return Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
 
 
 class EvalLoader(Loader):
@@ -125,12 +163,10 @@ class EvalLoader(Loader):
 
     def __iter__(self) -> Iterator[Batch]:
         own = torch.arange(self.rank, len(self.labels), self.world)
-        draws = (
-            [Draw(indices, indices) for indices in own.split(self.batch_size)] if len(own) else []
-        )
-        read = self.source.read(draws, crop_key=None)
-        for step, (inputs, draw) in enumerate(zip(read, draws, strict=True)):
-            yield self.batch(step, inputs if self.features else self.normalise(inputs), draw)
+        draws = [Draw(part, part) for part in own.split(self.batch_size)] if len(own) else []
+        for inputs, draw in read(self.source, draws, None, self.device):
+            inputs = inputs if self.features else self.normalise(inputs)
+            yield Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
 
 
 def channel_statistics(
@@ -147,10 +183,11 @@ def channel_statistics(
     if not isinstance(split, ArrayImages) and len(split) > STATISTICS_FROM:
         indices = torch.arange(STATISTICS_FROM) * len(split) // STATISTICS_FROM
     draws = [Draw(part, part) for part in indices.split(256)]
-    source = open_source(split, size, channels, torch.device("cpu"), workers)
+    device = torch.device("cpu")
+    source = open_source(split, size, channels, device, workers)
     levels = torch.arange(256, dtype=torch.float64) / 255
     histogram = torch.zeros(channels, 256, dtype=torch.float64)
-    for images in source.read(draws, crop_key=None):
+    for images, _ in read(source, draws, None, device):
         for channel, pixels in enumerate(images.unbind(1)):
             histogram[channel] += torch.bincount(pixels.flatten(), minlength=256)
     if isinstance(source, DecodedImages):

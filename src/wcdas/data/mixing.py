@@ -4,7 +4,10 @@ H. Zhang, M. Cisse, Y. Dauphin, D. Lopez-Paz, 2018, arXiv:1710.09412; S. Yun, D.
 S. Chun, J. Choe, Y. Yoo, 2019, arXiv:1905.04899.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+import torch
 from torch import Tensor
 
 from wcdas.data import random
@@ -12,36 +15,84 @@ from wcdas.errors import InputError
 from wcdas.targets import MixedLabels
 
 
-def mix(
-    images: Tensor, labels: Tensor, key: int, step: int, mixup: float = 0.0, cutmix: float = 0.0
-) -> tuple[Tensor, Tensor | MixedLabels]:
-    """Mix every image with a partner of the batch; λ ~ Beta(α, α), α = `mixup` or `cutmix`.
+class Mixing:
+    """Mixes every image with a partner of the batch; λ ~ Beta(α, α), α = `mixup` or `cutmix`.
 
-    With both above 0 a coin decides for each batch; with neither, nothing is changed. λ, the coin
-    and the CutMix box depend on (key, step) alone. Of several processes each mixes within its own
-    slice of the batch, with the same λ, so partners differ from those of a single process.
+    With both above 0 a coin decides for each batch. λ, the coin and the CutMix box depend on
+    (key, step) alone; those of an epoch are drawn at its beginning and lie on the device. Of
+    several processes each mixes within its own slice of the batch, with the same λ, so partners
+    differ from those of a single process.
+
+    Args:
+        mixup: α of mixup; 0 is none.
+        cutmix: α of CutMix; 0 is none.
+        steps: of an epoch.
+        shape: of a batch of inputs.
+        device: of the inputs.
     """
-    if mixup < 0 or cutmix < 0:
-        raise InputError(f"mixup is {mixup} and cutmix {cutmix}; expected numbers of at least 0")
-    if not mixup and not cutmix:
-        return images, labels
-    numbers = np.random.default_rng(random.stream(key, step, 0))
-    cut = bool(numbers.random() < 0.5) if mixup and cutmix else cutmix > 0
-    alpha = cutmix if cut else mixup
-    lam = float(numbers.beta(alpha, alpha))
-    partner = random.permutation(random.stream(key, step, 1), len(labels)).to(images.device)
-    if not cut:
-        mixed = images * lam + images[partner] * (1 - lam)
-        return mixed, MixedLabels(labels, labels[partner.to(labels.device)], lam)
-    if images.dim() != 4:
-        raise InputError(f"CutMix needs images, not inputs of shape {tuple(images.shape)}")
-    height, width = images.shape[-2:]
-    top, bottom = _side(height, lam, numbers.random())
-    left, right = _side(width, lam, numbers.random())
-    mixed = images.clone()
-    mixed[..., top:bottom, left:right] = images[partner, :, top:bottom, left:right]
-    lam = 1 - (bottom - top) * (right - left) / (height * width)
-    return mixed, MixedLabels(labels, labels[partner.to(labels.device)], lam)
+
+    def __init__(
+        self,
+        mixup: float,
+        cutmix: float,
+        steps: int,
+        shape: Sequence[int],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if mixup < 0 or cutmix < 0:
+            raise InputError(
+                f"mixup is {mixup} and cutmix {cutmix}; expected numbers of at least 0"
+            )
+        if cutmix and len(shape) != 4:
+            raise InputError(f"CutMix needs images, not inputs of shape {tuple(shape)}")
+        self.mixup, self.cutmix, self.steps, self.shape = mixup, cutmix, steps, tuple(shape)
+        self.shares = torch.zeros(steps, dtype=torch.float32, device=device)
+        self.partners = torch.zeros(steps, shape[0], dtype=torch.int64, device=device)
+        self.boxes = torch.zeros(steps, 4, dtype=torch.int64, device=device)
+        self.cuts = torch.zeros(steps, dtype=torch.bool, device=device)
+
+    def begin(self, key: int) -> None:
+        """Draw the mixtures of an epoch."""
+        drawn = [self._draw(key, step) for step in range(self.steps)]
+        for kept, column in zip(
+            (self.shares, self.partners, self.boxes, self.cuts),
+            zip(*drawn, strict=True),
+            strict=True,
+        ):
+            kept.copy_(torch.stack([torch.as_tensor(value) for value in column]))
+
+    def __call__(self, images: Tensor, labels: Tensor, step: Tensor) -> tuple[Tensor, MixedLabels]:
+        """The mixed batch of a step, a tensor (1,)."""
+        partner = self.partners.index_select(0, step).squeeze(0)
+        share = self.shares.index_select(0, step).squeeze(0)
+        others, mixed = images[partner], images
+        if self.mixup:
+            mixed = images * share + others * (1 - share)
+        if self.cutmix:
+            pasted = torch.where(self._inside(step), others, images)
+            mixed = torch.where(self.cuts.index_select(0, step), pasted, mixed)
+        return mixed, MixedLabels(labels, labels[partner], share)
+
+    def _draw(self, key: int, step: int) -> tuple[float, Tensor, list[int], bool]:
+        """λ, partners, the box (top, bottom, left, right), and whether it is one of CutMix."""
+        numbers = np.random.default_rng(random.stream(key, step, 0))
+        cut = bool(numbers.random() < 0.5) if self.mixup and self.cutmix else self.cutmix > 0
+        alpha = self.cutmix if cut else self.mixup
+        share = float(numbers.beta(alpha, alpha))
+        partner = random.permutation(random.stream(key, step, 1), self.shape[0])
+        if not cut:
+            return share, partner, [0, 0, 0, 0], False
+        height, width = self.shape[-2:]
+        top, bottom = _side(height, share, numbers.random())
+        left, right = _side(width, share, numbers.random())
+        share = 1 - (bottom - top) * (right - left) / (height * width)
+        return share, partner, [top, bottom, left, right], True
+
+    def _inside(self, step: Tensor) -> Tensor:
+        """Where the box of a step is, (height, width)."""
+        top, bottom, left, right = self.boxes.index_select(0, step).squeeze(0).unbind()
+        y, x = (torch.arange(length, device=step.device) for length in self.shape[-2:])
+        return ((y >= top) & (y < bottom))[:, None] & (x >= left) & (x < right)
 
 
 def _side(length: int, lam: float, u: float) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def to_pixels(image: Image.Image) -> Tensor:
     return pixels
 
 
-def resized_crop_boxes(key: int, positions: Tensor, height: int, width: int) -> Tensor:
+def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
     """A random box (top, left, height, width) of 8 to 100 % of the area for each position."""
-    u = random.uniform_double(key, positions.cpu(), 4 * TRIES)
+    u = random.uniform_double(key, positions, 4 * TRIES)
     return crop_boxes(u, height, width, SCALE)

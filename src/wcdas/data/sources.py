@@ -1,7 +1,6 @@
 """Where a loader's inputs come from: tensors on the device, or pictures decoded by workers.
 
-A source hands out the inputs of one batch after another as uint8 images (B, C, size, size) on the
-device, or as feature vectors.
+Inputs are uint8 images (B, C, size, size) on the device, or feature vectors.
 """
 
 import signal
@@ -31,15 +30,17 @@ class Draw(NamedTuple):
     positions: Tensor
 
 
-class Source(Protocol):
-    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
-        """The inputs of every draw; with a key, each cut by RandomResizedCrop."""
+class Resident(Protocol):
+    """Inputs held on the device, taken out by a tensor of indices there."""
+
+    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
+        """The inputs of a batch; with a key, each cut by RandomResizedCrop."""
         ...
 
 
 def open_source(
     split: Split, size: int, channels: int, device: torch.device, workers: int
-) -> Source:
+) -> "Resident | DecodedImages":
     if isinstance(split, FeatureVectors):
         return ResidentVectors(split.vectors, device)
     if isinstance(split, ArrayImages):
@@ -49,15 +50,30 @@ def open_source(
     raise InputError(f"a {type(split).__name__} cannot be loaded; expected images or features")
 
 
+def read(
+    source: "Resident | DecodedImages",
+    draws: list[Draw],
+    crop_key: int | None,
+    device: torch.device,
+) -> Iterator[tuple[Tensor, Draw]]:
+    """The inputs of one draw after another, and the draw, on the device."""
+    there = (Draw(*(column.to(device) for column in draw)) for draw in draws)
+    if isinstance(source, DecodedImages):
+        yield from zip(source.read(draws, crop_key), there, strict=True)
+        return
+    key = None if crop_key is None else torch.tensor(crop_key, device=device)
+    for draw in there:
+        yield source.take(draw.indices, draw.positions, key), draw
+
+
 class ResidentVectors:
     """Feature vectors held on the device."""
 
     def __init__(self, vectors: Tensor, device: torch.device) -> None:
         self.vectors = vectors.to(device, torch.float32)
 
-    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
-        for draw in draws:
-            yield self.vectors[draw.indices.to(self.vectors.device)]
+    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
+        return self.vectors[indices]
 
 
 class ResidentImages:
@@ -66,14 +82,13 @@ class ResidentImages:
     def __init__(self, pixels: Tensor, device: torch.device) -> None:
         self.pixels = pixels.to(device)
 
-    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
-        height, width = self.pixels.shape[-2:]
-        for draw in draws:
-            images = self.pixels[draw.indices.to(self.pixels.device)]
-            if crop_key is not None:
-                boxes = resized_crop_boxes(crop_key, draw.positions, height, width)
-                images = operations.resized_crop(images, boxes, width)
-            yield images
+    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
+        images = self.pixels[indices]
+        if crop_key is None:
+            return images
+        height, width = images.shape[-2:]
+        boxes = resized_crop_boxes(crop_key, positions, height, width)
+        return operations.resized_crop(images, boxes, width)
 
 
 class DecodedImages:

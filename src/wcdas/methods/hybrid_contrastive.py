@@ -87,7 +87,7 @@ def _check_options(options: Mapping[str, Any], num_classes: int) -> None:
         raise InputError("prototypes of one class have no other to be told from; give 2 classes")
 
 
-def contrast_weight(progress: float) -> float:
+def contrast_weight(progress: Tensor) -> Tensor:
     """α = 1 − (T/T_max)², from the features alone to the classifier alone."""
     return 1 - progress**2
 

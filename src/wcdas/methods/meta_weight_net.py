@@ -134,7 +134,7 @@ def meta_gradient(
     losses: Tensor,
     meta: tuple[Tensor, Tensor],
     features: Callable[[Tensor], Tensor],
-    lr: float,
+    lr: Tensor,
 ) -> list[Tensor]:
     """d L_meta(ŵ(Θ)) / dΘ, ŵ(Θ) = w − lr · d/dw Σ_i V(L_i; Θ) L_i.
 

@@ -102,6 +102,7 @@ class Config:
     input_size: int = field(default=0, metadata={"at_least": 0})  # 0: what suits the data
     amp: Literal["none", "bf16", "fp16"] = "none"
     deterministic: bool = False
+    engine: Literal["auto", "eager"] = "auto"  # auto: on a GPU, a step is one CUDA graph
     evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
 
 

@@ -38,7 +38,8 @@ class MetaSampler(Sampler):
         super().__init__(labels, num_classes)
         self.logits = torch.zeros(num_classes, device=device, requires_grad=True)
         self.at_beginning = self.logits.detach().clone()
-        self.optimizer = torch.optim.Adam([self.logits], lr=lr)
+        self.noise_key = torch.zeros((), dtype=torch.int64, device=device)
+        self.optimizer = torch.optim.Adam([self.logits], lr=lr, capturable=self.logits.is_cuda)
         self.absent = torch.where(self.class_counts > 0, 0.0, -torch.inf).to(device)
 
     @property
@@ -51,20 +52,20 @@ class MetaSampler(Sampler):
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         key, draws = random.stream(key, epoch), torch.arange(len(self.labels))
+        noise_key = random.stream(key, 0)
+        self.noise_key.fill_(noise_key)
         psi = (self.at_beginning + self.absent).cpu()
-        classes = (psi + self._gumbel(key, draws)).argmax(1)
+        classes = (psi + self._gumbel(noise_key, draws)).argmax(1)
         image = random.bits(random.stream(key, 1), draws, 1)[:, 0]
         return self.by_class[self.starts[classes] + image % self.class_counts[classes]]
 
     def update(
         self,
         head: Head,
-        lr: float,
+        lr: float | Tensor,
         features: Tensor,
         labels: Tensor,
         positions: Tensor,
-        key: int,
-        epoch: int,
         balanced: tuple[Tensor, Tensor],
         log_prior: Tensor | None = None,
         world: int = 1,
@@ -76,14 +77,12 @@ class MetaSampler(Sampler):
             lr: of its step.
             features: of the batch.
             labels: of the batch.
-            positions: of the batch in the sequence of (`key`, `epoch`).
-            key: of the sequence.
-            epoch: of the sequence.
+            positions: of the batch in the sequence that was asked for last.
             balanced: features and labels of a class-balanced batch.
             log_prior: of the loss that the classifier is trained with, added to the logits.
             world: processes; each hands in its slices, and all take the step of the whole.
         """
-        noise = self._gumbel(random.stream(key, epoch), positions)
+        noise = self._gumbel(self.noise_key, positions)
         soft = (self.logits + self.absent + noise).softmax(1)
         chance = soft.gather(1, labels.unsqueeze(1)).squeeze(1)
         drawn = 1 + chance - chance.detach()
@@ -105,8 +104,8 @@ class MetaSampler(Sampler):
         self.logits.grad = _mean(slope, world)
         self.optimizer.step()
 
-    def _gumbel(self, key: int, positions: Tensor) -> Tensor:
-        draws = random.uniform(random.stream(key, 0), positions, self.num_classes)
+    def _gumbel(self, key: int | Tensor, positions: Tensor) -> Tensor:
+        draws = random.uniform(key, positions, self.num_classes)
         return -(-(draws + 2.0**-25).log()).log()
 
     def state_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from wcdas.backbones.base import Backbone
@@ -55,8 +56,8 @@ class StepState:
         features: inputs → features, in the run's precision, without gradients where the stage
             trains the classifier alone. The first call of a step is what the log describes.
         loss: features and target → the loss that the stage names, through the model's head.
-        progress: of the stage, from 0 to 1.
-        lr: the learning rate of this step.
+        progress: of the stage, from 0 to 1, a tensor () on the device.
+        lr: the learning rate of this step, likewise.
     """
 
     stage: str
@@ -64,8 +65,8 @@ class StepState:
     options: Mapping[str, Any]
     features: Callable[[Tensor], Tensor]
     loss: Callable[[Tensor, Tensor | MixedLabels], Tensor]
-    progress: float = 0.0
-    lr: float = 0.0
+    progress: Tensor = field(default_factory=lambda: torch.zeros(()))
+    lr: Tensor = field(default_factory=lambda: torch.zeros(()))
 
 
 @dataclass(frozen=True)

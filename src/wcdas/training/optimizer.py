@@ -25,10 +25,14 @@ def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.SGD:
             "weight_decay": stage.weight_decay if own_decay < 0 else own_decay,
         },
     ]
-    return torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         [group for group in groups if group["params"]],
         lr=stage.lr,
         momentum=stage.momentum,
         nesterov=stage.nesterov,
         fused=all(parameter.is_cuda for parameter in trained.parameters()),
     )
+    if stage.momentum:  # a momentum of 0 steps as none does, and the first step is like the others
+        for parameter in (*weights, *concentrations):
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer

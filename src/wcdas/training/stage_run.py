@@ -1,41 +1,39 @@
-"""One stage of a run: its batches, its optimizer, its checkpoints."""
+"""One stage of a run: its optimizer, its steps, its checkpoints."""
 
+import copy
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from wcdas.data.augment import create_augmentation
-from wcdas.data.loader import Batch, TrainLoader
-from wcdas.data.mixing import mix
+from wcdas.data.loader import Batch
 from wcdas.data.profile import groups
 from wcdas.data.random import stream
-from wcdas.data.samplers import Sampler, create_sampler, whole_batches
 from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.concentration import ConcentrationHead
 from wcdas.heads.multiplicative_margin import MultiplicativeMarginHead
 from wcdas.training import checkpoint
+from wcdas.training.average import WeightAverage
+from wcdas.training.clock import Clock
 from wcdas.training.distributed import largest, total
 from wcdas.training.meta_sampler import MetaSampler
 from wcdas.training.method import StepBatch, plain_model
 from wcdas.training.optimizer import create_optimizer
-from wcdas.training.preflight import stage_sampler
 from wcdas.training.progress import StageProgress
 from wcdas.training.schedule import annealed, chain, rate
+from wcdas.training.stage_data import StageData
 from wcdas.training.step import EpochStatistics, Step
+from wcdas.training.step_graph import StepGraph
 
 if TYPE_CHECKING:
     from wcdas.training.trainer import Trainer
 
 CHECKPOINT_SECONDS = 300
 AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
-ORDER, SECOND, VIEWS = 1_000, 1_001, 1_005  # what a stream of random numbers is for
 
 
 class StageRun:
@@ -46,15 +44,9 @@ class StageRun:
         self.config, self.ranks, self.model = trainer.config, trainer.ranks, trainer.model
         self.name, self.stage = trainer.stages[index]
         self.seed = stream(self.config.seed, index)
-        self.kept = trainer.kept
-        self.sampler = self._sampler()
-        stage = self.stage
-        self.loader = self._loader(stage.augment)
-        views = trainer.method.views if stage.trains == "all" else ()
-        self.views = [self._loader(policy) for policy in views]
-        self.second_sampler = self._second_sampler()
-        self.second = self._loader(stage.augment) if self.second_sampler else None
-        self.steps = len(whole_batches(self.kept, stage.batch_size, self.ranks.world))
+        stage, device = self.stage, self.ranks.device
+        self.data = StageData(trainer, index)
+        self.steps, self.sampler = self.data.steps, self.data.sampler
         self.step = Step(
             self.model,
             trainer.method,
@@ -62,7 +54,7 @@ class StageRun:
             self.name,
             stage,
             trainer.class_counts,
-            self.ranks.device,
+            device,
         )
         self.parallel: nn.Module = self.step
         if self.ranks.world > 1:
@@ -74,38 +66,40 @@ class StageRun:
         if stage.optimizer == "fresh" or trainer.optimizer is None:
             trainer.optimizer = create_optimizer(self.model, self.first)
         self.optimizer = trainer.optimizer
-        self.average = (
-            AveragedModel(
-                self.model, multi_avg_fn=get_ema_multi_avg_fn(stage.ema), use_buffers=True
-            )
-            if stage.ema
-            else None
-        )
+        self.average = WeightAverage(self.model, stage.ema) if stage.ema else None
         self.scaler = torch.amp.grad_scaler.GradScaler(
-            self.ranks.device.type, enabled=self.config.amp == "fp16"
+            device.type, enabled=self.config.amp == "fp16"
         )
-        self.statistics = EpochStatistics(trainer.class_counts, self.ranks.device)
+        self.statistics = EpochStatistics(trainer.class_counts, device)
+        self.clock = Clock(["lr", "progress", "annealing"], self.steps, device)
+        self.step.state.lr = self.clock.values["lr"]
+        self.step.state.progress = self.clock.values["progress"]
+        self.graph: StepGraph | None = None
+        plain = self.config.engine != "eager" and self.config.amp != "fp16"
+        alone = self.ranks.world == 1 and device.type == "cuda"
+        self.capturable = plain and alone and self.data.is_resident
         self.saved_at = time.monotonic()
 
     def train_epoch(self, epoch: int, start: int, progress: StageProgress) -> None:
         self.parallel.train()
-        if isinstance(self.sampler, MetaSampler) and not start:
-            self.sampler.begin_epoch()
-        key = stream(self.seed, epoch)
-        for batch, views, second in self._batches(epoch, start):
-            torch.manual_seed(stream(key, batch.step, self.ranks.rank))
-            self._set_rates(epoch, batch.step)
+        rows = self._begin_epoch(epoch, start)
+        if self.capturable and self.graph is None:
+            self.graph = self._captured(epoch, start)
+        key, size = stream(self.seed, epoch), self.data.batch_size
+        for step in range(start, self.steps):
+            torch.manual_seed(stream(key, step, self.ranks.rank))
+            self._set_rate(rows[step][0])
             try:
-                self._train_batch(batch, views, second, key, epoch)
+                (self.graph or self._train_step)()
             except ValueError as error:  # on a CPU heads and losses look at the values
                 if "NaN" not in str(error):
                     raise
-                raise self._not_finite(epoch, batch.step) from None
-            progress.step(len(batch.labels) * self.ranks.world)
+                raise self._not_finite(epoch, step) from None
+            progress.step(size)
             self.trainer.global_step += 1
-            stop, save = self._asked(batch.step)
+            stop, save = self._asked(step)
             if stop or save:
-                self.save(epoch, batch.step + 1)
+                self.save(epoch, step + 1)
             if stop:
                 folder = self.trainer.folder.path
                 again = f"wcdas train --out {folder} --resume"
@@ -120,7 +114,7 @@ class StageRun:
         facts: dict[str, Any] = {
             "stage": self.name,
             "epoch": epoch + 1,
-            "lr": self.optimizer.param_groups[0]["lr"],
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
             "loss": loss / seen,
             "train_accuracy": right / seen if self.statistics.counts_right else None,
             "angle": _by_group(names, sums[3:6], sums[6:9]),
@@ -134,7 +128,7 @@ class StageRun:
             facts["scale"] = float(model.head.scale.detach())
         if isinstance(self.sampler, MetaSampler):
             facts["class_probabilities"] = self.sampler.probabilities.tolist()
-        self.statistics = EpochStatistics(self.trainer.class_counts, self.ranks.device)
+        self.statistics.reset()
         return facts
 
     def evaluate(self) -> dict[str, Any]:
@@ -148,9 +142,7 @@ class StageRun:
 
     def finish(self) -> None:
         """The averaged weights, where there are any, are the stage's result."""
-        for loader in (self.loader, *self.views, self.second):
-            if loader is not None:
-                loader.close()
+        self.data.close()
         if self.average is not None:
             self.model.load_state_dict(self.average.module.state_dict())
 
@@ -158,10 +150,12 @@ class StageRun:
         self.saved_at = time.monotonic()
         if step:
             self._check_finite(epoch, step - 1)
-        statistics = total(self.statistics.sums.clone(), self.ranks.world)
-        if not self.ranks.is_main:
-            return
-        state = {
+        state = self._state(epoch, step)
+        if self.ranks.is_main:
+            checkpoint.save(self.trainer.folder.checkpoints, self.trainer.global_step, state)
+
+    def _state(self, epoch: int, step: int) -> dict[str, Any]:
+        return {
             "stage": self.index,
             "epoch": epoch,
             "step": step,
@@ -173,9 +167,8 @@ class StageRun:
             "scaler": self.scaler.state_dict(),
             "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
             "loss": self.step.loss.state_dict() if self.step.loss is not None else None,
-            "statistics": statistics,
+            "statistics": total(self.statistics.sums.clone(), self.ranks.world),
         }
-        checkpoint.save(self.trainer.folder.checkpoints, self.trainer.global_step, state)
 
     def restore(self, state: dict[str, Any]) -> int:
         self.model.load_state_dict(state["model"])
@@ -188,111 +181,86 @@ class StageRun:
         if self.step.loss is not None:
             self.step.loss.load_state_dict(state["loss"])
         if self.ranks.is_main:  # they are those of all ranks
-            self.statistics.sums = state["statistics"].to(self.ranks.device)
+            self.statistics.sums.copy_(state["statistics"])
         self.trainer.global_step, self.trainer.logged = state["global_step"], state["logged"]
         epoch: int = state["epoch"]
         return epoch
 
-    def _set_rates(self, epoch: int, step: int) -> None:
-        """The learning rate and λ of a step, and what a method may ask for."""
-        state, done = self.step.state, epoch + step / self.steps
-        state.lr = rate(self.first, self.before + done, self.epochs)
-        state.progress = done / self.stage.epochs
+    def _begin_epoch(self, epoch: int, start: int) -> list[list[float]]:
+        """Lay down what the steps of an epoch look up; the same numbers for this side."""
+        rows = []
+        for step in range(self.steps):
+            done = epoch + step / self.steps
+            progress = done / self.stage.epochs
+            lr = rate(self.first, self.before + done, self.epochs)
+            rows.append([lr, progress, annealed(self.stage.annealing, progress)])
+        self.clock.begin(rows, start)
+        self.data.begin(epoch, start)
+        return rows
+
+    def _set_rate(self, lr: float) -> None:
+        """On a GPU the optimizer reads the rate from the device."""
+        shared = self.clock.values["lr"] if self.ranks.device.type == "cuda" else lr
         for group in self.optimizer.param_groups:
-            group["lr"] = state.lr
+            group["lr"] = shared
+
+    def _captured(self, epoch: int, start: int) -> StepGraph | None:
+        """A step as a CUDA graph, or None where it cannot be one; all is then as it was before."""
+        before = copy.deepcopy(self._state(epoch, start))
+
+        def undo() -> None:
+            self.restore(before)
+            self._begin_epoch(epoch, start)
+
+        self._set_rate(0.0)
+        try:
+            return StepGraph(self._train_step, undo)
+        except RuntimeError as error:
+            self.capturable = False
+            undo()
+            reason = str(error).splitlines()[0]
+            self.trainer.note(
+                f"stage {self.name} runs eagerly, a CUDA graph cannot hold it: {reason}"
+            )
+            return None
+
+    def _train_step(self) -> None:
+        """One step, which is device work alone where the data is resident."""
+        self.clock.look()
         if self.stage.annealing.base:
             for head in self.annealed:
-                head.annealing.fill_(annealed(self.stage.annealing, state.progress))
-
-    def _loader(self, policy: str) -> TrainLoader:
-        loading = self.trainer.loading
-        augmentation = create_augmentation(
-            policy,
-            size=loading["size"] or 1,  # features have none
-            flip=self.config.augment.flip,
-            mean=loading["mean"],
-        )
-        return TrainLoader(
-            self.trainer.dataset.train,
-            augmentation=augmentation,
-            batch_size=self.stage.batch_size,
-            **loading,
-        )
-
-    def _sampler(self) -> Sampler:
-        dataset = self.trainer.dataset
-        labels = dataset.train.labels[self.kept]
-        return stage_sampler(self.stage, labels, dataset.num_classes, self.ranks)
-
-    def _second_sampler(self) -> Sampler | None:
-        """The learned sampler needs a balanced batch beside its own."""
-        name = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
-        name = self.stage.second_sampler or name
-        labels = self.trainer.dataset.train.labels[self.kept]
-        return create_sampler(name, labels, self.trainer.dataset.num_classes) if name else None
-
-    def _batches(
-        self, epoch: int, start: int
-    ) -> Iterator[tuple[Batch, Sequence[Batch], Batch | None]]:
-        """Every batch with its further views and the second batch beside it."""
-        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.stage.epochs)
-        loaders = [self.loader, *self.views]
-        keys = [stream(self.seed, epoch)]
-        keys += [stream(self.seed, VIEWS, i, epoch) for i in range(len(self.views))]
-        orders = [order] * len(loaders)
-        if self.second is not None and self.second_sampler is not None:
-            key = stream(self.seed, SECOND)
-            loaders.append(self.second)
-            keys.append(stream(self.seed, SECOND, epoch))
-            orders.append(self.second_sampler.sequence(key, epoch, self.stage.epochs))
-        epochs = (
-            loader.epoch(self.kept[order], key, start)
-            for loader, order, key in zip(loaders, orders, keys, strict=True)
-        )
-        for first, *others in zip(*epochs, strict=True):
-            second = others.pop() if self.second is not None else None
-            yield first, others, second
-
-    def _train_batch(
-        self, first: Batch, views: Sequence[Batch], second: Batch | None, key: int, epoch: int
-    ) -> None:
-        stage = self.stage
-        inputs, target = mix(
-            first.inputs, first.labels, key, first.step, mixup=stage.mixup, cutmix=stage.cutmix
-        )
-        batch = StepBatch(
-            inputs,
-            target,
-            first.labels,
-            tuple(view.inputs for view in views),
-            None if second is None else (second.inputs, second.labels),
-        )
+                head.annealing.copy_(self.clock.values["annealing"])
+        batch, first = self.data.next(self.clock.step)
         self.optimizer.zero_grad(set_to_none=True)
         loss, features = self._backward(batch)
-        if stage.clip:
+        if self.stage.clip:
             self.scaler.unscale_(self.optimizer)
             parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, stage.clip)
-        if isinstance(self.sampler, MetaSampler) and second is not None:
-            with torch.no_grad():
-                fair = self.model.features(second.inputs).float()
-            self.sampler.update(
-                self.model.head,
-                self.optimizer.param_groups[0]["lr"],
-                features.float(),
-                first.labels,
-                first.positions,
-                stream(self.seed, ORDER),
-                epoch,
-                (fair, second.labels),
-                self.step.log_prior,
-                self.ranks.world,
-            )
-        self.statistics.add(loss, features, first.labels, self.model, first.step)
+            nn.utils.clip_grad_norm_(parameters, self.stage.clip)
+        if isinstance(self.sampler, MetaSampler) and batch.second is not None:
+            self._update_sampler(self.sampler, features, batch.second, first)
+        self.statistics.add(loss, features, batch.labels, self.model, self.clock.step)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            self.average.update()
+        self.clock.tick()
+
+    def _update_sampler(
+        self, sampler: MetaSampler, features: Tensor, fair: tuple[Tensor, Tensor], first: Batch
+    ) -> None:
+        with torch.no_grad():
+            fair_features = self.model.features(fair[0]).float()
+        sampler.update(
+            self.model.head,
+            self.clock.values["lr"],
+            features.float(),
+            first.labels,
+            first.positions,
+            (fair_features, fair[1]),
+            self.step.log_prior,
+            self.ranks.world,
+        )
 
     def _backward(self, batch: StepBatch) -> tuple[Tensor, Tensor]:
         parts = _parts(batch, self.stage.accumulate)

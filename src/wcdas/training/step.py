@@ -101,13 +101,17 @@ class EpochStatistics:
         self.sums = torch.zeros(9, dtype=torch.float64, device=device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
 
+    def reset(self) -> None:
+        self.sums.zero_()
+        self.first_bad.fill_(-1)
+
     @torch.no_grad()
     def add(
-        self, loss: Tensor, features: Tensor, labels: Tensor, model: Classifier, step: int
+        self, loss: Tensor, features: Tensor, labels: Tensor, model: Classifier, step: Tensor
     ) -> None:
         """Loss, samples, right ones; the angle to the own class and its count by group."""
         bad = ~loss.isfinite() & (self.first_bad < 0)
-        self.first_bad = torch.where(bad, step, self.first_bad)
+        self.first_bad.copy_(torch.where(bad, step.squeeze(0), self.first_bad))
         features = features.float()
         own = unit(model.head.weight.float()[labels])[0]
         cosine = (unit(features)[0] * own).sum(1).clamp(-1, 1)

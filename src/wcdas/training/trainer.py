@@ -72,6 +72,11 @@ class Trainer:
                 if index >= start:
                     self._train(index, state if index == start else None)
 
+    def note(self, text: str) -> None:
+        """Tell the user something, once."""
+        if self.console is not None:
+            self.console.print(f"note: {text}", highlight=False, markup=False)
+
     def evaluate(self) -> dict[str, Any]:
         """The metrics of the model as it is, on the test set."""
         logits = self.logits(self.dataset.test)
