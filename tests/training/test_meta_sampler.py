@@ -51,7 +51,8 @@ def test_gradient_is_that_of_the_outer_loss(batch):
     psi = (sampler.logits.detach() + sampler.absent).double().requires_grad_()
     (expected,) = torch.autograd.grad(outer_loss(head, psi, 0.7, 3, batch), psi)
     features, labels, positions, balanced = batch
-    sampler.update(head, 0.7, features, labels, positions, KEY, 3, balanced)
+    sampler.sequence(KEY, 3, 10)
+    sampler.update(head, 0.7, features, labels, positions, balanced)
     assert expected.abs().max() > 1e-4
     torch.testing.assert_close(sampler.logits.grad.double(), expected, rtol=1e-4, atol=1e-7)
     assert all(value.equal(before[name]) for name, value in head.state_dict().items())
@@ -62,7 +63,7 @@ def test_every_size_of_head_has_second_derivatives(name, classes, batch):
     features, labels, positions, balanced = batch
     sampler = MetaSampler(LABELS, classes)
     head = create_head(name, 6, classes)
-    sampler.update(head, 0.5, features, labels, positions, KEY, 0, balanced)
+    sampler.update(head, 0.5, features, labels, positions, balanced)
     assert sampler.logits.grad.isfinite().all()
     assert sampler.logits.grad.abs().sum() > 0
 
@@ -71,7 +72,7 @@ def test_noise_of_the_update_is_that_of_the_draw():
     """A drawn class is the argmax of ψ + noise, so its softmax is the largest of its row."""
     sampler = MetaSampler(LABELS, 4)
     order = sampler.sequence(KEY, 5, 10)
-    noise = sampler._gumbel(random.stream(KEY, 5), torch.arange(len(order)))
+    noise = sampler._gumbel(sampler.noise_key, torch.arange(len(order)))
     drawn = (sampler.logits + sampler.absent + noise).argmax(1)
     assert LABELS[order].equal(drawn)
 
@@ -93,7 +94,7 @@ def test_sequence_depends_on_key_epoch_and_state_only(batch):
     features, labels, positions, balanced = batch
     head = create_head("wcdas", 6, 4)
     sampler = MetaSampler(LABELS, 4, lr=0.5)
-    sampler.update(head, 0.5, features, labels, positions, KEY, 0, balanced)
+    sampler.update(head, 0.5, features, labels, positions, balanced)
     sampler.begin_epoch()
     at_beginning = sampler.sequence(KEY, 1, 10)
     torch.manual_seed(99)
@@ -101,13 +102,13 @@ def test_sequence_depends_on_key_epoch_and_state_only(batch):
     assert not sampler.sequence(KEY, 2, 10).equal(at_beginning)
     assert not sampler.sequence(KEY + 1, 1, 10).equal(at_beginning)
     # In the middle of the epoch ψ has moved on; the sequence has not, here and after a resume.
-    sampler.update(head, 0.5, features, labels, positions, KEY, 1, balanced)
+    sampler.update(head, 0.5, features, labels, positions, balanced)
     assert sampler.sequence(KEY, 1, 10).equal(at_beginning)
     again = MetaSampler(LABELS, 4, lr=0.5)
     again.load_state_dict(copy.deepcopy(sampler.state_dict()))
     assert again.sequence(KEY, 1, 10).equal(at_beginning)
     for one in (sampler, again):
-        one.update(head, 0.5, features, labels, positions, KEY, 2, balanced)
+        one.update(head, 0.5, features, labels, positions, balanced)
     assert again.logits.equal(sampler.logits)
 
 
@@ -129,7 +130,7 @@ def test_probabilities_move_to_the_starved_classes():
         for positions in torch.arange(192).split(32):
             x, y = features[order[positions]], labels[order[positions]]
             balanced = features[fair], labels[fair]
-            sampler.update(head, 0.5, x, y, positions, KEY, epoch, balanced)
+            sampler.update(head, 0.5, x, y, positions, balanced)
     p = sampler.probabilities
     assert p[2:].min() > 0.3
     assert p[:2].max() < 0.2

@@ -218,10 +218,8 @@ class StageRun:
         except RuntimeError as error:
             self.capturable = False
             undo()
-            reason = str(error).splitlines()[0]
-            self.trainer.note(
-                f"stage {self.name} runs eagerly, a CUDA graph cannot hold it: {reason}"
-            )
+            why = str(error).splitlines()[0]
+            self.trainer.note(f"stage {self.name} runs eagerly, no CUDA graph can hold it: {why}")
             return None
 
     def _train_step(self) -> None:
