@@ -39,6 +39,7 @@ from wcdas.training.building import create_trainer
 from wcdas.training.config import Config
 from wcdas.training.distributed import choose_device, ranks
 from wcdas.training.finish import finish, run_table
+from wcdas.training.interrupt import Interrupt
 from wcdas.training.run_folder import (
     RunFolder,
     check_free,
@@ -187,8 +188,8 @@ def sweep(
     with _busy(console, "preparing the models"):
         check_buildable(configs, dataset, folder, workers)
 
-    def train_run(config: Config, run: RunFolder) -> None:
-        _train(config, dataset, run, device, workers, None, [], new=False)
+    def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
+        _train(config, dataset, run, device, workers, None, [], new=False, interrupt=interrupt)
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
     run_sweep(
@@ -232,6 +233,7 @@ def _train(
     console: Console | None,
     notes: list[str],
     new: bool,
+    interrupt: Interrupt | None = None,
 ) -> None:
     """Train and evaluate, from the last checkpoint if there is one."""
     with ranks(device) as here, explained(folder.path), _deterministic(config.deterministic):
@@ -239,6 +241,7 @@ def _train(
         with _busy(console, "preparing the model"):
             hooks = find_method(config.method)
             trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
+            trainer.interrupt = interrupt or trainer.interrupt
         if new and here.is_main:
             folder.create(run_table(config, hooks, dataset))
         announce(console, config, dataset, folder, here, notes)

@@ -14,15 +14,16 @@ def one_by_one(
 ) -> Generator[tuple[SweepRun, str | None], None, None]:
     """Each run as it ends, with the reason if it failed."""
     for run in runs:
-        yield run, _reason(run, train)
+        yield run, reason_of(lambda run=run: train(run))  # type: ignore[misc]
         gc.collect()  # a model of a failed run may still be held by a cycle
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
 
-def _reason(run: SweepRun, train: Callable[[SweepRun], None]) -> str | None:
+def reason_of(work: Callable[[], None]) -> str | None:
+    """Why a run failed, or None."""
     try:
-        train(run)
+        work()
     except InterruptedRunError:
         raise
     except (InputError, WorkError) as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from rich.console import Console
 
-from wcdas.data.dataset import Dataset
+from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
 from wcdas.methods import find_method
 from wcdas.sweeps.announce import announce
@@ -18,12 +18,15 @@ from wcdas.sweeps.one_by_one import one_by_one
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.progress import SweepProgress
 from wcdas.sweeps.result import again
+from wcdas.sweeps.threads import in_threads
 from wcdas.training.config import Config
+from wcdas.training.distributed import choose_device
 from wcdas.training.finish import run_table
+from wcdas.training.interrupt import Interrupt
 from wcdas.training.run_folder import RunFolder
 from wcdas.training.schedule import planned
 
-Train = Callable[[Config, RunFolder], None]
+Train = Callable[[Config, RunFolder, Interrupt | None], None]
 
 
 def run_sweep(
@@ -47,7 +50,7 @@ def run_sweep(
         dataset: what is trained on.
         folder: of the sweep, new or with some runs done.
         train: does a run in this process, from its last checkpoint if there is one.
-        parallel: runs at a time; more than one have processes of their own.
+        parallel: runs at a time; on a GPU threads where its memory holds the data, else processes.
         device: auto, cpu, cuda or cuda:N, for processes of their own.
         workers: of each of them.
         console: where progress is shown; None is silent.
@@ -69,7 +72,11 @@ def run_sweep(
             return folder.run(run)
 
         if parallel == 1:
-            work = one_by_one(waiting, lambda run: train(of_run[run], begin(run)))
+            work = one_by_one(waiting, lambda run: train(of_run[run], begin(run), None))
+        elif choose_device(device).type == "cuda" and not isinstance(dataset.train, StoredImages):
+            work = in_threads(
+                waiting, parallel, lambda run, stop: train(of_run[run], begin(run), stop)
+            )
         else:
             threads = max(1, torch.get_num_threads() // parallel)
             work = side_by_side(

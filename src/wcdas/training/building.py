@@ -2,10 +2,9 @@
 
 import os
 
-import torch
 from rich.console import Console
 
-from wcdas.backbones import create_backbone
+from wcdas.backbones import Backbone, create_backbone
 from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
 from wcdas.data.random import stream
@@ -14,7 +13,9 @@ from wcdas.heads import Head, create_head
 from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks
 from wcdas.training.method import Method, Parts
+from wcdas.training.model import Classifier
 from wcdas.training.run_folder import RunFolder
+from wcdas.training.seeded import seeded
 from wcdas.training.trainer import Trainer
 
 INITIAL = 1_004  # what a stream of random numbers is for
@@ -29,21 +30,8 @@ def create_trainer(
     workers: int | None,
     console: Console | None,
 ) -> Trainer:
-    torch.manual_seed(stream(config.seed, INITIAL))
-    backbone = create_backbone(
-        config.backbone.name,
-        channels=dataset.channels,
-        input_size=config.input_size,
-        weights=config.backbone.weights or None,
-    )
-    model = method.build_model(
-        Parts(
-            backbone,
-            lambda length: _create_head(config, length, dataset),
-            dataset.class_counts,
-            config.options,
-        )
-    )
+    with seeded(stream(config.seed, INITIAL)):
+        backbone, model = _build(config, method, dataset)
     if workers is None:
         workers = max(0, (os.cpu_count() or 1) - 1)
     size, channels = config.input_size, dataset.channels
@@ -53,6 +41,22 @@ def create_trainer(
         mean, std = channel_statistics(dataset.train, channels, size, workers)
     loading = {"size": size, "channels": channels, "mean": mean, "std": std, "workers": workers}
     return Trainer(config, method, dataset, model, loading, folder, place, console)
+
+
+def _build(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, Classifier]:
+    backbone = create_backbone(
+        config.backbone.name,
+        channels=dataset.channels,
+        input_size=config.input_size,
+        weights=config.backbone.weights or None,
+    )
+    parts = Parts(
+        backbone,
+        lambda length: _create_head(config, length, dataset),
+        dataset.class_counts,
+        config.options,
+    )
+    return backbone, method.build_model(parts)
 
 
 def _create_head(config: Config, length: int, dataset: Dataset) -> Head:

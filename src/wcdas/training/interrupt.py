@@ -7,7 +7,10 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """`requested` becomes true when the user, or the machine, asks the run to stop."""
+    """`requested` becomes true when the user, or the machine, asks the run to stop.
+
+    Runs in several threads may share one, which the main thread enters.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -25,8 +28,9 @@ class Interrupt:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.requested:

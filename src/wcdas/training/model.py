@@ -30,11 +30,10 @@ class Classifier(nn.Module):
         return self.head(self.features(inputs), labels)
 
 
-def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any], seed: int) -> Head:
+def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any]) -> Head:
     """The head of the next stage: the same, a fresh one, or another built from its weights."""
     if wanted == "keep":
         return previous
-    torch.manual_seed(seed)
     sizes = previous.in_features, previous.num_classes
     if wanted == "fresh":
         return create_head(own, *sizes, **options).to(previous.weight.device)

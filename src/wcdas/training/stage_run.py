@@ -25,6 +25,7 @@ from wcdas.training.method import StepBatch, plain_model
 from wcdas.training.optimizer import create_optimizer
 from wcdas.training.progress import StageProgress
 from wcdas.training.schedule import annealed, chain, rate
+from wcdas.training.seeded import seeded
 from wcdas.training.stage_data import StageData
 from wcdas.training.step import EpochStatistics, Step
 from wcdas.training.step_graph import StepGraph
@@ -87,10 +88,14 @@ class StageRun:
             self.graph = self._captured(epoch, start)
         key, size = stream(self.seed, epoch), self.data.batch_size
         for step in range(start, self.steps):
-            torch.manual_seed(stream(key, step, self.ranks.rank))
-            self._set_rate(rows[step][0])
+            seed = stream(key, step, self.ranks.rank)
             try:
-                (self.graph or self._train_step)()
+                if self.graph is not None:
+                    self.graph.replay(seed)
+                else:
+                    self._set_rate(rows[step][0])
+                    with seeded(seed):
+                        self._train_step()
             except ValueError as error:  # on a CPU heads and losses look at the values
                 if "NaN" not in str(error):
                     raise

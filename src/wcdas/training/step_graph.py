@@ -1,9 +1,13 @@
 """A step of training as one CUDA graph."""
 
+import threading
 from collections.abc import Callable
 
 import torch
 
+from wcdas.training.seeded import seeded
+
+ONE_AT_A_TIME = threading.Lock()
 WARM_UP = 3  # steps before the capture: libraries choose their kernels, code is compiled
 
 
@@ -16,6 +20,10 @@ class StepGraph:
     """
 
     def __init__(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
+        with ONE_AT_A_TIME:
+            self._capture(body, undo)
+
+    def _capture(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
         self.graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -25,8 +33,11 @@ class StepGraph:
             undo()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph, stream=stream):
+        # Other threads may do as they like meanwhile.
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
             body()
 
-    def __call__(self) -> None:
-        self.graph.replay()
+    def replay(self, seed: int) -> None:
+        """Run the step; `seed` is that of all its random numbers."""
+        with seeded(seed):
+            self.graph.replay()

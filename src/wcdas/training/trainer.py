@@ -24,6 +24,7 @@ from wcdas.training.preflight import check_stages
 from wcdas.training.progress import StageProgress
 from wcdas.training.run_folder import RunFolder
 from wcdas.training.schedule import planned
+from wcdas.training.seeded import seeded
 from wcdas.training.stage_run import StageRun
 
 HOLDOUT, HEAD, SELECTION = 1_002, 1_003, 1_006  # what a stream of random numbers is for
@@ -121,8 +122,8 @@ class Trainer:
         _, stage = self.stages[index]
         own = self.config.head["name"]
         options = {key: value for key, value in self.config.head.items() if key != "name"}
-        seed = stream(self.config.seed, index, HEAD)
-        self.model.head = next_head(self.model.head, stage.head, own, options, seed)
+        with seeded(stream(self.config.seed, index, HEAD)):
+            self.model.head = next_head(self.model.head, stage.head, own, options)
         if stage.head == "fresh":
             self.head_name, self.head_options = own, options
         elif stage.head != "keep":
