@@ -1,0 +1,106 @@
+"""The step as a CUDA graph: the same training as eagerly, resumable, for every method."""
+
+import json
+
+import pytest
+import torch
+
+import wcdas
+from wcdas.methods import METHODS, list_methods
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SHORT = {"stages.representation.epochs": 3, "evaluate_every": 99, "backbone.name": "resnet8"}
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+def train(method, out, engine, **settings):
+    given = SHORT | {"engine": engine} | settings
+    if "classifier" in METHODS[method].defaults["stages"]:
+        given["stages.classifier.epochs"] = 2
+    return wcdas.train(method=method, settings=given, out=out, device="cuda")
+
+
+def losses(run):
+    return [json.loads(line)["loss"] for line in (run.path / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("method", list_methods())
+def test_graph_and_eager_train_alike(method, tmp_path):
+    """Three epochs are thirty steps; rounding alone may differ, and grows from step to step."""
+    one = losses(train(method, tmp_path / "graph", "auto"))
+    other = losses(train(method, tmp_path / "eager", "eager"))
+    assert one[0] == pytest.approx(other[0], rel=1e-3)
+    assert one == pytest.approx(other, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"stages.representation.mixup": 0.4},
+        {"stages.representation.cutmix": 1.0, "stages.representation.mixup": 0.4},
+        {"stages.representation.ema": 0.9},
+        {"stages.representation.clip": 0.1},
+        {"stages.representation.augment": "strong"},
+        {"stages.representation.nesterov": True, "amp": "bf16"},
+        {"stages.representation.accumulate": 2},
+    ],
+)
+def test_what_a_stage_may_say_is_in_the_graph(settings, tmp_path):
+    one = losses(train("wcdas-prior", tmp_path / "graph", "auto", **settings))
+    other = losses(train("wcdas-prior", tmp_path / "eager", "eager", **settings))
+    assert one[:3] == pytest.approx(other[:3], rel=0.05 if "amp" in settings else 1e-2)
+
+
+def test_nothing_waits_for_the_gpu_inside_an_epoch(tmp_path, monkeypatch):
+    from wcdas.training.step_graph import StepGraph
+
+    replay = StepGraph.replay
+
+    def watched(graph, seed):
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            replay(graph, seed)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(StepGraph, "replay", watched)
+    assert losses(train("wcdas", tmp_path / "run", "auto"))
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    from wcdas.errors import InterruptedRunError
+    from wcdas.training.stage_run import StageRun
+
+    whole = train("wcdas", tmp_path / "whole", "auto")
+    asked = StageRun._asked
+
+    def stop(run, step):
+        return (run.index == 0 and run.trainer.global_step == 17, asked(run, step)[1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StageRun, "_asked", stop)
+        with pytest.raises(InterruptedRunError):
+            train("wcdas", tmp_path / "stopped", "auto")
+    resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cuda")
+    assert losses(resumed) == pytest.approx(losses(whole), rel=1e-3)
+
+
+def test_a_sweep_in_threads_is_that_of_one_after_the_other(tmp_path):
+    options = {"settings": SHORT, "device": "cuda"}
+    methods = ["softmax", "wcdas", "equalization"]
+    beside = wcdas.sweep("digits-lt", methods, 2, parallel=4, out=tmp_path / "p", **options)
+    alone = wcdas.sweep("digits-lt", methods, 2, out=tmp_path / "s", **options)
+    for run in alone.results["runs"]:
+        one, other = (json.loads(p.read_text().splitlines()[0])["loss"]
+                      for p in ((tmp_path / "p" / run / "log.jsonl"),
+                                (tmp_path / "s" / run / "log.jsonl")))  # fmt: skip
+        assert one == pytest.approx(other, rel=1e-3), run
+    assert not beside.failed
