@@ -1,0 +1,45 @@
+"""How the kernels of the residual network are cut into programs: the one place to tune them.
+
+A program takes a run of consecutive blocks of pixels. There are at most `programs` of them, since
+each leaves a row of partial sums that a later kernel adds up; a GPU of 132 processors should have
+a few programs each. The keys are the output channels of the convolution, except for the input
+gradient, where they are its input channels: the width of what a program writes.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The cut of one kernel.
+
+    Args:
+        block: pixels a program works on at once, a power of two.
+        programs: at most this many along the pixels.
+        warps: of a program.
+        stages: of Triton's software pipeline.
+        channels: of the output that a program of the weight gradient holds, a power of two.
+    """
+
+    block: int
+    programs: int
+    warps: int = 4
+    stages: int = 2
+    channels: int = 16
+
+    def blocks(self, pixels: int) -> int:
+        """Blocks of a program, so that all programs together cover the pixels."""
+        return -(-(-(-pixels // self.block)) // self.programs)
+
+    def grid(self, pixels: int) -> int:
+        return -(-pixels // (self.block * self.blocks(pixels)))
+
+
+FORWARD = {16: Launch(128, 528), 32: Launch(128, 528), 64: Launch(64, 264)}
+INPUT_GRADIENT = {16: Launch(128, 528), 32: Launch(128, 528), 64: Launch(64, 264)}
+WEIGHT_GRADIENT = {
+    16: Launch(64, 264, channels=16),
+    32: Launch(64, 132, channels=32),
+    64: Launch(64, 64, channels=16),
+}
+RESIDUAL = {16: Launch(256, 528), 32: Launch(128, 528), 64: Launch(64, 528)}
