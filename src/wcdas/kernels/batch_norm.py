@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from wcdas.kernels.triton_language import tl, triton
+from wcdas.kernels.triton_language import jit, tl
 
 
-@triton.jit
+@jit
 def normalised(y, mean, scale, shift):  # type: ignore[no-untyped-def]
     """z, in float32."""
     return (y.to(tl.float32) - mean) * scale + shift
 
 
-@triton.jit
+@jit
 def gradient_of_input(  # type: ignore[no-untyped-def]
     gradient, y, mean, inverse_deviation, scale, sum_gradient, sum_product, places
 ):
@@ -28,7 +28,7 @@ def gradient_of_input(  # type: ignore[no-untyped-def]
     return scale * (gradient.to(tl.float32) - (sum_gradient + x * sum_product) / places)
 
 
-@triton.jit
+@jit
 def _statistics_kernel(  # type: ignore[no-untyped-def]
     partials,
     gamma,
@@ -120,4 +120,3 @@ def statistics(measured: Measured, module: nn.BatchNorm2d, gamma: Tensor, beta: 
 def padded(channels: int) -> int:
     """The next power of two, at least the 16 that a product of matrices takes."""
     return max(16, 1 << (channels - 1).bit_length())
-

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from wcdas.kernels.batch_norm import Measured, normalised, padded
 from wcdas.kernels.launches import FORWARD, Launch
-from wcdas.kernels.triton_language import precision, product, tl, triton
+from wcdas.kernels.triton_language import jit, precision, product, tl
 
 
-@triton.jit
+@jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
     x,
     norm,
@@ -124,6 +124,6 @@ def convolution(
         BLOCK=launch.block,
         BLOCKS=launch.blocks(pixels),
         num_warps=launch.warps,
-        num_stages=launch.stages,
+        num_stages=launch.stages_for(x.dtype),
     )
     return y, Measured(partials, pixels, launch.block * launch.blocks(pixels))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from wcdas.kernels.batch_norm import gradient_of_input, normalised, padded
 from wcdas.kernels.launches import INPUT_GRADIENT, Launch
-from wcdas.kernels.triton_language import precision, product, tl, triton
+from wcdas.kernels.triton_language import jit, precision, product, tl
 
 
 class Normalised(NamedTuple):
@@ -56,7 +56,7 @@ class Kind(IntEnum):
     ACTIVATION = 2
 
 
-@triton.jit
+@jit
 def masked_with_sums(  # type: ignore[no-untyped-def]
     gradient, y, active, mean, inverse_deviation, result
 ):
@@ -67,7 +67,7 @@ def masked_with_sums(  # type: ignore[no-untyped-def]
     return masked, tl.sum(rounded, 0), tl.sum(rounded * x, 0)
 
 
-@triton.jit
+@jit
 def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     gradient,
     y,
@@ -106,10 +106,10 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     sum_product = tl.load(sums + OUT_CHANNELS + out)[None, :]
 
     if SOURCE > 0:
-        source_mean = tl.load(source_norm + channel)[None, :]
-        source_inverse = tl.load(source_norm + CHANNELS + channel)[None, :]
-        source_scale = tl.load(source_norm + 2 * CHANNELS + channel)[None, :]
-        source_shift = tl.load(source_norm + 3 * CHANNELS + channel)[None, :]
+        source_mean = tl.load(source_norm + channel, mask=known, other=0.0)[None, :]
+        source_inverse = tl.load(source_norm + CHANNELS + channel, mask=known, other=0.0)[None, :]
+        source_scale = tl.load(source_norm + 2 * CHANNELS + channel, mask=known, other=0.0)[None, :]
+        source_shift = tl.load(source_norm + 3 * CHANNELS + channel, mask=known, other=0.0)[None, :]
     first_sum = tl.zeros([BLOCK_IN], tl.float32)
     second_sum = tl.zeros([BLOCK_IN], tl.float32)
 
@@ -167,8 +167,8 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
 
     if SOURCE > 0:
         row_of_partials = partials + tl.program_id(0) * (2 * CHANNELS)
-        tl.store(row_of_partials + channel, first_sum)
-        tl.store(row_of_partials + CHANNELS + channel, second_sum)
+        tl.store(row_of_partials + channel, first_sum, mask=known)
+        tl.store(row_of_partials + CHANNELS + channel, second_sum, mask=known)
 
 
 def input_gradient(
@@ -194,7 +194,7 @@ def input_gradient(
     gradient, y, norm, sums = output
     images, (height, width) = len(y), size
     channels, out_channels = weight.shape[1:]
-    launch = launch or INPUT_GRADIENT[padded(channels)]
+    launch = launch or INPUT_GRADIENT[padded(channels), stride]
     pixels = images * height * width
     programs = launch.grid(pixels)
     result = gradient.new_empty(images, height, width, channels)
@@ -228,6 +228,6 @@ def input_gradient(
         BLOCK=launch.block,
         BLOCKS=launch.blocks(pixels),
         num_warps=launch.warps,
-        num_stages=launch.stages,
+        num_stages=launch.stages_for(y.dtype),
     )
     return result, partials

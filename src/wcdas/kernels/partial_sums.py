@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from wcdas.kernels.triton_language import tl, triton
+from wcdas.kernels.triton_language import jit, tl
 
 
-@triton.jit
+@jit
 def _sum_kernel(  # type: ignore[no-untyped-def]
     partials,
     result,
@@ -47,8 +47,15 @@ def sum_weights(partials: Tensor) -> Tensor:
     rows, taps, in_channels, channels = partials.shape
     columns = taps * in_channels * channels
     result = partials.new_empty(channels, in_channels, 3, 3)
-    grid = (-(-columns // 64),)
-    _sum_kernel[grid](
-        partials, result, columns, rows, in_channels, channels, BLOCK_ROWS=32, BLOCK_COLUMNS=64
+    block = 64 if columns < 2**14 else 256
+    _sum_kernel[(-(-columns // block),)](
+        partials,
+        result,
+        columns,
+        rows,
+        in_channels,
+        channels,
+        BLOCK_ROWS=2048 // block,
+        BLOCK_COLUMNS=block,
     )
     return result

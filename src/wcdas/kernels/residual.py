@@ -12,10 +12,10 @@ from torch import Tensor
 from wcdas.kernels.batch_norm import normalised
 from wcdas.kernels.input_gradient import masked_with_sums
 from wcdas.kernels.launches import RESIDUAL
-from wcdas.kernels.triton_language import tl, triton
+from wcdas.kernels.triton_language import jit, tl
 
 
-@triton.jit
+@jit
 def _residual_kernel(  # type: ignore[no-untyped-def]
     y,
     norm,
@@ -85,7 +85,7 @@ def residual(y: Tensor, norm: Tensor, x: Tensor | None = None, stride: int = 1) 
     return activation
 
 
-@triton.jit
+@jit
 def _residual_gradient_kernel(  # type: ignore[no-untyped-def]
     gradient,
     activation,

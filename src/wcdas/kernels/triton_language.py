@@ -1,39 +1,41 @@
 """Triton, or where it is not installed just enough that files with kernels can be imported."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-triton: Any
-tl: Any
 try:
-    import triton
-    import triton.language as tl
+    import triton  # type: ignore[import-untyped]
+    import triton.language as tl  # type: ignore[import-untyped]
 except ImportError:
-
-    class triton:  # type: ignore[no-redef]
-        jit = staticmethod(lambda function: function)
-
-    class tl:  # type: ignore[no-redef]
-        constexpr = staticmethod(lambda value: value)
-
     AVAILABLE = INTERPRETED = False
+    tl = SimpleNamespace(constexpr=lambda value: value)
+    jit: Callable[[Any], Any] = lambda function: function  # noqa: E731
 else:
     AVAILABLE = True
     INTERPRETED = bool(triton.knobs.runtime.interpret)
+    jit = triton.jit
+
+__all__ = ["AVAILABLE", "INTERPRETED", "jit", "precision", "product", "tl"]
 
 # The interpreter multiplies the bits of a bfloat16, so there it has to be widened before.
 WIDENED = tl.constexpr(INTERPRETED)
 
 
 def precision(dtype: torch.dtype) -> str:
-    """How products of float32 are rounded: as `nn.Conv2d` would, after torch's own switch."""
-    if dtype != torch.float32 or torch.backends.cudnn.conv.fp32_precision == "ieee":
+    """How factors of float32 are rounded: to TF32 if torch's switch for convolutions says so.
+
+    If not, a product is made of three in TF32, which is as good as float32 within a few 10⁻⁷.
+    """
+    if dtype != torch.float32:
         return "ieee"
-    return "tf32"
+    switch: Any = torch.backends.cudnn
+    return "tf32" if switch.conv.fp32_precision == "tf32" else "tf32x3"
 
 
-@triton.jit
+@jit
 def product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
     """total + a·b, accumulated in float32."""
     if WIDENED:

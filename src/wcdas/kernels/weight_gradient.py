@@ -13,10 +13,10 @@ from wcdas.kernels.batch_norm import gradient_of_input, normalised, padded
 from wcdas.kernels.input_gradient import Normalised
 from wcdas.kernels.launches import WEIGHT_GRADIENT, Launch
 from wcdas.kernels.partial_sums import sum_weights
-from wcdas.kernels.triton_language import precision, product, tl, triton
+from wcdas.kernels.triton_language import jit, precision, product, tl
 
 
-@triton.jit
+@jit
 def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
     x,
     x_norm,
@@ -82,8 +82,10 @@ def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
             if NORMALISE:
                 z = normalised(values, x_mean, x_scale, x_shift)
                 values = tl.where(there, tl.maximum(z, 0.0), 0.0).to(values.dtype)
-            added = (*added, product(tl.trans(values), by_y, totals[tap], PRECISION))
-        totals = added
+            total = product(tl.trans(values), by_y, totals[tap], PRECISION)
+            # Triton cannot read a starred tuple.
+            added = added + (total,)  # type: ignore[assignment]  # noqa: RUF005
+        totals = added  # type: ignore[assignment]
 
     place = tl.program_id(0) * 9 * IN_CHANNELS + source[:, None]
     for tap in tl.static_range(9):
@@ -129,6 +131,6 @@ def weight_gradient(
         BLOCK=launch.block,
         BLOCKS=launch.blocks(pixels),
         num_warps=launch.warps,
-        num_stages=launch.stages,
+        num_stages=launch.stages_for(x.dtype),
     )
     return sum_weights(partials)
