@@ -3,7 +3,8 @@
 A batch norm of a step is a float32 matrix `norm` of 4 × channels: μ, r, γr and β, where
 r = 1/√(σ² + ε). With M places of a channel and x̂ = (y − μ)r,
 
-    z = γr(y − μ) + β,   ∂L/∂y = γr(∂L/∂z − (Σ ∂L/∂z + x̂ Σ x̂ ∂L/∂z) / M).
+    z = γr(y − μ) + β,   ∂L/∂y = γr ∂L/∂z + B(y − μ) + C,
+    B = −γr² Σ x̂ ∂L/∂z / M,   C = −γr Σ ∂L/∂z / M.
 """
 
 from typing import NamedTuple
@@ -20,12 +21,20 @@ def normalised(y, mean, scale, shift):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gradient_of_input(  # type: ignore[no-untyped-def]
-    gradient, y, mean, inverse_deviation, scale, sum_gradient, sum_product, places
-):
-    """∂L/∂y from ∂L/∂z and its two sums, in float32."""
-    x = (y.to(tl.float32) - mean) * inverse_deviation
-    return scale * (gradient.to(tl.float32) - (sum_gradient + x * sum_product) / places)
+def gradient_coefficients(norm, sums, channel, places, CHANNELS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """μ, γr, B and C of these channels, so that ∂L/∂y = γr ∂L/∂z + B(y − μ) + C."""
+    mean = tl.load(norm + channel)
+    inverse_deviation = tl.load(norm + CHANNELS + channel)
+    scale = tl.load(norm + 2 * CHANNELS + channel)
+    offset = -scale * tl.load(sums + channel) / places
+    slope = -scale * inverse_deviation * tl.load(sums + CHANNELS + channel) / places
+    return mean[None, :], scale[None, :], slope[None, :], offset[None, :]
+
+
+@jit
+def gradient_of_input(gradient, y, mean, scale, slope, offset):  # type: ignore[no-untyped-def]
+    """∂L/∂y, in float32."""
+    return gradient.to(tl.float32) * scale + ((y.to(tl.float32) - mean) * slope + offset)
 
 
 @jit

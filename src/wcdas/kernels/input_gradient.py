@@ -15,7 +15,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from wcdas.kernels.batch_norm import gradient_of_input, normalised, padded
+from wcdas.kernels.batch_norm import (
+    gradient_coefficients,
+    gradient_of_input,
+    normalised,
+    padded,
+)
 from wcdas.kernels.launches import INPUT_GRADIENT, Launch
 from wcdas.kernels.triton_language import jit, precision, product, tl
 
@@ -99,11 +104,7 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     channel = tl.arange(0, BLOCK_IN)
     known = channel < CHANNELS
     out = tl.arange(0, OUT_CHANNELS)
-    mean = tl.load(norm + out)[None, :]
-    inverse_deviation = tl.load(norm + OUT_CHANNELS + out)[None, :]
-    scale = tl.load(norm + 2 * OUT_CHANNELS + out)[None, :]
-    sum_gradient = tl.load(sums + out)[None, :]
-    sum_product = tl.load(sums + OUT_CHANNELS + out)[None, :]
+    mean, scale, slope, offset = gradient_coefficients(norm, sums, out, places, OUT_CHANNELS)
 
     if SOURCE > 0:
         source_mean = tl.load(source_norm + channel, mask=known, other=0.0)[None, :]
@@ -132,9 +133,7 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
             place = place[:, None] * OUT_CHANNELS + out[None, :]
             by_z = tl.load(gradient + place, mask=there, other=0.0)
             y_there = tl.load(y + place, mask=there, other=0.0)
-            by_y = gradient_of_input(
-                by_z, y_there, mean, inverse_deviation, scale, sum_gradient, sum_product, places
-            )
+            by_y = gradient_of_input(by_z, y_there, mean, scale, slope, offset)
             by_y = tl.where(there, by_y, 0.0).to(by_z.dtype)
             of_tap = weight + (tap * CHANNELS + channel[:, None]) * OUT_CHANNELS + out[None, :]
             of_tap = tl.load(of_tap, mask=known[:, None], other=0.0)

@@ -50,7 +50,7 @@ def map_dtype(images: Tensor) -> torch.dtype:
 def can_run(network: Any, images: Tensor) -> bool:
     return (
         AVAILABLE
-        and (INTERPRETED or (images.is_cuda and torch.cuda.get_device_capability() >= (8, 0)))
+        and (INTERPRETED or on_a_gpu_that_can(images))
         and map_dtype(images) in (torch.float32, torch.bfloat16)
         and images.ndim == 4
         and len(images) > 1
@@ -59,6 +59,15 @@ def can_run(network: Any, images: Tensor) -> bool:
         and not torch._C._are_functorch_transforms_active()
         and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
         and all(fits(*layer, images) for layer in layers(network))
+    )
+
+
+def on_a_gpu_that_can(images: Tensor) -> bool:
+    """Triton launches on the current GPU; one older than Ampere multiplies no bfloat16."""
+    return (
+        images.is_cuda
+        and images.get_device() == torch.cuda.current_device()
+        and torch.cuda.get_device_capability(images.device) >= (8, 0)
     )
 
 

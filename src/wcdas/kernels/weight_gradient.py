@@ -9,7 +9,12 @@ run for all nine taps; the programs' sums are added afterwards, so that no order
 import torch
 from torch import Tensor
 
-from wcdas.kernels.batch_norm import gradient_of_input, normalised, padded
+from wcdas.kernels.batch_norm import (
+    gradient_coefficients,
+    gradient_of_input,
+    normalised,
+    padded,
+)
 from wcdas.kernels.input_gradient import Normalised
 from wcdas.kernels.launches import WEIGHT_GRADIENT, Launch
 from wcdas.kernels.partial_sums import sum_weights
@@ -43,11 +48,7 @@ def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
     source = tl.arange(0, BLOCK_IN)
     known = source < IN_CHANNELS
     channel = tl.program_id(1) * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
-    mean = tl.load(norm + channel)[None, :]
-    inverse_deviation = tl.load(norm + CHANNELS + channel)[None, :]
-    scale = tl.load(norm + 2 * CHANNELS + channel)[None, :]
-    sum_gradient = tl.load(sums + channel)[None, :]
-    sum_product = tl.load(sums + CHANNELS + channel)[None, :]
+    mean, scale, slope, offset = gradient_coefficients(norm, sums, channel, pixels, CHANNELS)
     if NORMALISE:
         x_mean = tl.load(x_norm + source, mask=known, other=0.0)[None, :]
         x_scale = tl.load(x_norm + 2 * IN_CHANNELS + source, mask=known, other=0.0)[None, :]
@@ -66,9 +67,7 @@ def _weight_gradient_kernel(  # type: ignore[no-untyped-def]
         place = pixel[:, None] * CHANNELS + channel[None, :]
         by_z = tl.load(gradient + place, mask=valid[:, None], other=0.0)
         y_here = tl.load(y + place, mask=valid[:, None], other=0.0)
-        by_y = gradient_of_input(
-            by_z, y_here, mean, inverse_deviation, scale, sum_gradient, sum_product, pixels
-        )
+        by_y = gradient_of_input(by_z, y_here, mean, scale, slope, offset)
         by_y = tl.where(valid[:, None], by_y, 0.0).to(by_z.dtype)
 
         added = ()
