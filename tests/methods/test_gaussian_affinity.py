@@ -8,7 +8,6 @@ import torch
 
 import wcdas
 from wcdas.backbones import create_backbone
-from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.losses import AffinityLoss
 from wcdas.methods import METHODS
@@ -57,11 +56,6 @@ def test_the_first_batch_sets_the_scale():
     before = model.head.feature_scale.clone()
     step(model, second, y)
     assert model.head.feature_scale.equal(before)
-
-
-def test_another_head_is_refused():
-    with pytest.raises(InputError, match="the head is LinearHead, but the method spreads"):
-        step(model_of("linear"), torch.randn(3, 4).double(), torch.arange(3))
 
 
 def test_on_digits(tmp_path, monkeypatch, loaded_top1):

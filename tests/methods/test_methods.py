@@ -36,6 +36,22 @@ def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("tau-norm", {"selection.holdout": 0.0}, "chooses on training images that no stage sees"),
+        ("sade", {"options.inverse": -3.0}, "options.inverse is -3.0; expected a number of at"),
+        ("oltr", {"options.centroid_weight": float("nan")}, "options.centroid_weight is nan"),
+        ("gaussian-affinity", {"head.name": "wcdas"}, "the head is WCDASHead"),
+        ("paco", {"batch_size": 1}, "trains on one image at a time"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_nothing(name, setting, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", list_methods())
 def test_beats_chance_on_the_digits(name, tmp_path):
     """Chance is one in ten, for all classes and for those with few images."""

@@ -44,7 +44,7 @@ def refused(command):
         ("--methods softmax,wcdss", "unknown method 'wcdss'; did you mean 'wcdas'"),
         ("--methods softmax,", "unknown method ''"),
         ("--methods wcdas,softmax,wcdas", "--methods names 'wcdas' more than once"),
-        ("--methods wcdas --seeds 0", "--seeds is 0; expected how many, 1 or more"),
+        ("--methods wcdas --seeds 0", "--seeds is 0; expected how many, 1 to 1,000"),
         ("--methods wcdas --parallel 0", "--parallel is 0; expected how many runs at a time"),
         ("--methods wcdas --workers -1", "--workers is -1; expected 0"),
         ("--methods wcdas --device gpu", "device is 'gpu'; expected auto, cpu"),

@@ -78,7 +78,7 @@ METHODS: dict[str, Method] = {
 def find_method(name: str) -> Method:
     """The method of a name; one of your own has to be in METHODS."""
     if name not in METHODS:
-        raise InputError(f"{unknown('method', name, METHODS)}; your own goes into wcdas.METHODS")
+        raise InputError(str(unknown("method", name, METHODS)))
     return METHODS[name]
 
 

@@ -5,6 +5,8 @@ Hayat et al., "Gaussian Affinity for Max-Margin Class Imbalanced Learning", 2019
 paper's σ, so the head's scale of features is fitted to the first batch.
 """
 
+from typing import cast
+
 from torch import Tensor
 
 from wcdas.errors import InputError
@@ -13,17 +15,22 @@ from wcdas.kernels.precision import full_precision
 from wcdas.losses import processes
 from wcdas.losses.affinity import diversity
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import StepBatch, StepState
+from wcdas.training.method import Parts, StepBatch, StepState, plain_model
 from wcdas.training.model import Classifier
 
 
-def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
-    head = model.head
-    if not isinstance(head, GaussianAffinityHead):
+def build_model(parts: Parts) -> Classifier:
+    model = plain_model(parts)
+    if not isinstance(model.head, GaussianAffinityHead):
         raise InputError(
-            f"the head is {type(head).__name__}, but the method spreads the prototypes of a "
-            "gaussian-affinity head; leave head.name out"
+            f"the head is {type(model.head).__name__}, but gaussian-affinity spreads the "
+            "prototypes of a gaussian-affinity head; leave head.name out"
         )
+    return model
+
+
+def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    head = cast(GaussianAffinityHead, model.head)
     features = state.features(batch.inputs)
     squared_length = full_precision(features.detach()).square().sum(1).mean()
     head.fit_scale(processes.mean(squared_length))
@@ -39,5 +46,6 @@ GAUSSIAN_AFFINITY = Method(
         "stages": {"representation": REPRESENTATION | {"loss": "affinity"}},
     },
     options={"diversity": 1.0},  # the weight of R(w)
+    build_model=build_model,
     training_step=training_step,
 )

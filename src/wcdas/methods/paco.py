@@ -96,6 +96,11 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     if not batch.views:  # a stage that trains the classifier alone
         return state.loss(local, batch.target)
     check_unmixed(batch, state)
+    if len(batch.labels) < 2:
+        raise InputError(
+            f"stage {state.stage} trains on one image at a time, but paco's projection normalises "
+            "over a batch; expected batch_size / accumulate of at least 2"
+        )
     extra, options = model.auxiliary, state.options
     assert isinstance(extra, PaCoParts)
     features, labels = of_all_ranks(local), of_all_ranks(batch.labels)

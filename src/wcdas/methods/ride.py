@@ -19,6 +19,7 @@ from torch import Tensor
 from wcdas.backbones.experts import Experts
 from wcdas.errors import InputError
 from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
+from wcdas.methods import ldam_drw
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.targets import MixedLabels
 from wcdas.training.method import Parts, StageStart, StepBatch, StepState
@@ -133,20 +134,8 @@ RIDE = Method(
     build_model=build_model,
     begin_stage=begin_stage,
     training_step=training_step,
-    defaults={
-        "head": {"name": "cosine", "scale": 30.0},
-        "stages": {
-            "representation": REPRESENTATION
-            | {"loss": "ldam", "loss_options": {"max_margin": 0.5, "scale": 30.0}},
-            # From here on classes have weights and temperatures of their own.
-            "reweighting": {
-                "optimizer": "continue",
-                "share": 0.2,
-                "loss_options": {"max_margin": 0.5, "scale": 30.0, "beta": 0.9999},
-            },
-            "routing": ROUTING,
-        },
-    },
+    # In the second stage classes have weights and temperatures of their own.
+    defaults={"head": ldam_drw.HEAD, "stages": ldam_drw.STAGES | {"routing": ROUTING}},
 )
 
 # In the place of LDAM's margins and weights stands the class prior in the loss.

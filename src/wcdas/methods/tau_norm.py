@@ -38,5 +38,6 @@ TAU_NORM = Method(
             "classifier": {"trains": "nothing", "head": "tau-norm"},
         },
     },
+    selects=True,
     begin_stage=choose_tau,
 )

@@ -6,6 +6,7 @@ train under one protocol. What a method needs otherwise stands in the recipe's t
 """
 
 import copy
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -128,6 +129,8 @@ def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
             if not known:
                 raise InputError(f"options.{name} is given, but {method} has no options")
             raise InputError(str(unknown(f"option of {method}", name, known)))
+        if type(value) in (int, float) and not 0 <= value < math.inf:
+            raise InputError(f"options.{name} is {value}; expected a number of at least 0")
         kind = type(known[name])
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise InputError(f"options.{name} is {value!r}; expected a value like {known[name]!r}")

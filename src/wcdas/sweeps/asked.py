@@ -12,7 +12,7 @@ from wcdas.recipes.settings import Settings, data_of, read_layers
 from wcdas.sweeps.plan import Plan
 from wcdas.training.config import flat
 
-SEEDS = 3
+SEEDS, MOST_SEEDS = 3, 1_000
 
 Table = dict[str, Any]
 
@@ -84,8 +84,8 @@ def _methods(asked: Asked) -> tuple[str, ...]:
 
 
 def _seeds(asked: Asked, default: int) -> int:
-    if asked.seeds is not None and asked.seeds < 1:
-        raise InputError(f"--seeds is {asked.seeds}; expected how many, 1 or more")
+    if asked.seeds is not None and not 1 <= asked.seeds <= MOST_SEEDS:
+        raise InputError(f"--seeds is {asked.seeds}; expected how many, 1 to {MOST_SEEDS:,}")
     return default if asked.seeds is None else asked.seeds
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from wcdas.data.dataset import Dataset, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.data.random import stream
+from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.training import checkpoint
 from wcdas.training.board import Board
@@ -57,6 +58,12 @@ class Trainer:
         )
         self.kept, self.held_out = self._hold_out(self.kept, config.calibration.holdout, HOLDOUT)
         check_stages(config, method, dataset, self.kept, ranks)
+        if method.selects and len(self.selection) == 0:
+            raise InputError(
+                f"{config.method} chooses on training images that no stage sees, and there are "
+                f"none (selection.holdout is {config.selection.holdout:g}); expected a share above "
+                "0 and a class of two images or more"
+            )
         self.head_name = config.head["name"]
         self.head_options = {key: value for key, value in config.head.items() if key != "name"}
         self.optimizer: torch.optim.SGD | None = None
