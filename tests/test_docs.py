@@ -3,7 +3,7 @@
 import inspect
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,15 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.mark.usefixtures("_no_network")
+@pytest.fixture
+def _methods_as_before() -> Iterator[None]:
+    before = dict(wcdas.METHODS)
+    yield
+    wcdas.METHODS.clear()
+    wcdas.METHODS.update(before)
+
+
+@pytest.mark.usefixtures("_no_network", "_methods_as_before")
 @pytest.mark.parametrize("page", pages_with_examples())
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

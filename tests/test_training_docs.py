@@ -101,3 +101,13 @@ def test_commands_are_real(page):
         start = next(i for i, word in enumerate(words) if word in ("wcdas", "wcdas.cli"))
         name, *rest = _spread_settings(words[start + 1 :])
         group.commands[name].make_context(name, rest)
+
+
+def test_every_method_and_option_is_described():
+    page = (DOCS / "methods.md").read_text(encoding="utf-8")
+    for name, method in wcdas.METHODS.items():
+        assert f"`{name}`" in page
+        row = re.search(rf"^\| `{name}` \| (.*=.*) \|$", page, re.MULTILINE)
+        if method.options and not name.endswith("-wcdas"):
+            assert row
+            assert row[1] == ", ".join(f"`{key}` = {v}" for key, v in method.options.items())

@@ -10,7 +10,6 @@ from wcdas.heads import create_head
 from wcdas.losses import EquilibriumLoss
 from wcdas.methods import METHODS
 from wcdas.methods.equilibrium import EQUILIBRIUM, FeatureMemory, build_model, training_step
-from wcdas.targets import MixedLabels
 from wcdas.training.method import Parts, StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
@@ -100,12 +99,6 @@ def test_the_first_stage_is_plain(model):
     loss = training_step(model, BATCH, state_of(model, "representation"))
     torch.testing.assert_close(loss, model.head.loss(X, Y))
     torch.testing.assert_close(dict(model.auxiliary.state_dict()), before)
-
-
-def test_mixed_images_are_refused(model):
-    mixed = BATCH._replace(target=MixedLabels(Y, Y, 0.5))
-    with pytest.raises(InputError, match=r"stages.classifier mixes images"):
-        training_step(model, mixed, state_of(model, "classifier"))
 
 
 @pytest.mark.parametrize(

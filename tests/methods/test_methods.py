@@ -44,6 +44,10 @@ def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path)
         ("oltr", {"options.centroid_weight": float("nan")}, "options.centroid_weight is nan"),
         ("gaussian-affinity", {"head.name": "wcdas"}, "the head is WCDASHead"),
         ("paco", {"batch_size": 1}, "trains on one image at a time"),
+        ("equilibrium", {"stages.classifier.mixup": 0.2}, "needs images of one class there"),
+        ("ride", {"stages.routing.cutmix": 1.0}, "needs images of one class there"),
+        ("wcdas", {"stages.classifier.trains": "nothing"}, "wcdas sets no values there"),
+        ("lws", {"head.name": "wcdas"}, "built from a linear one, but head.name is 'wcdas'"),
     ],
 )
 def test_what_cannot_work_is_refused_and_leaves_nothing(name, setting, message, tmp_path):

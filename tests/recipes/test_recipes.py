@@ -190,3 +190,10 @@ def test_settings_from_python_may_be_tables():
     (table,), _ = read_layers(None, settings, None)
     assert table["stages"]["classifier"]["sampler_options"] == {"per_class": 8}
     assert table["amp"] == "bf16"
+
+
+def test_another_head_does_not_inherit_the_options_of_the_method():
+    assert config("arcface", settings=["head.name=cosine"]).head == {"name": "cosine"}
+    assert config("arcface", settings=["head.margin=0.3"]).head["scale"] == 64.0
+    given = config("sade", settings=["head.name=wcdas", "head.init=1.0"]).head
+    assert given == {"name": "wcdas", "init": 1.0}

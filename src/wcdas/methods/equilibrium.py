@@ -95,11 +95,6 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     features = state.features(batch.inputs)
     if state.stage != "classifier":
         return state.loss(features, batch.target)
-    if not isinstance(batch.target, Tensor):
-        raise InputError(
-            "stages.classifier mixes images, whose features belong to no class of the memory; "
-            "set its mixup and cutmix to 0"
-        )
     own, features, labels = cast(Equilibrium, model.auxiliary), features.float(), batch.labels
     own.memory.remember(features, labels)
     classes, each = state.options["memory_classes"], state.options["memory_features"]
@@ -134,6 +129,7 @@ EQUILIBRIUM = Method(
         "memory_features": 4,
     },
     prior="none",
+    unmixed=("classifier",),
     own_loss=("classifier",),
     build_model=build_model,
     training_step=training_step,

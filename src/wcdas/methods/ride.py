@@ -21,7 +21,6 @@ from wcdas.errors import InputError
 from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
 from wcdas.methods import ldam_drw
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.targets import MixedLabels
 from wcdas.training.method import Parts, StageStart, StepBatch, StepState
 from wcdas.training.model import Classifier
 
@@ -65,11 +64,6 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     assert isinstance(head, RoutedExpertsHead)
     features = state.features(batch.inputs)
     if state.stage == "routing":
-        if isinstance(batch.target, MixedLabels):
-            raise InputError(
-                "stage routing mixes images, but routers learn from right and wrong answers; "
-                "leave mixup and cutmix out of it"
-            )
         return routing_loss(head, features, batch.labels, options["positive_weight"])
     slope = options["temperature_slope"] if state.stage == "reweighting" else 0.0
     temperature = options["temperature"] * relative_temperature(state.class_counts, slope)
@@ -121,6 +115,7 @@ RIDE = Method(
     reported="the authors' model zoo, 3 experts: CIFAR-100-LT IF 100, ResNet-32 48.6; "
     "ImageNet-LT, ResNeXt-50 55.7; iNaturalist 2018, ResNet-50 71.2",
     prior="none",
+    unmixed=("routing",),
     options={
         "experts": 3,
         "width": 0.75,  # of an expert's layers

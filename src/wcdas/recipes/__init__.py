@@ -99,19 +99,29 @@ def resolve(
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     own = shipped.pop("methods", {}).get(method, {})
     for layer in (automatic, shipped, own):
+        _drop_options_of_another_head(table, layer)
         _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given
     for layer in recipes:
+        _drop_options_of_another_head(table, layer)
         _merge(table, _spread(layer, table["stages"]))
     for name in settings.get("stages", {}):
         if name not in table["stages"]:
             raise InputError(str(unknown("stage", name, table["stages"])))
+    _drop_options_of_another_head(table, settings)
     _merge(table, _spread(settings, table["stages"]))
     _continue(table["stages"])
     _check_options(table["options"], hooks.options, method)
     if seed is not None:
         table["seed"] = seed
     return build({"method": method, "data": {}} | table)
+
+
+def _drop_options_of_another_head(table: Table, layer: Table) -> None:
+    """Where a layer names another head, the options so far were not meant for it."""
+    name = layer.get("head", {}).get("name")
+    if name is not None and name != table.get("head", {}).get("name"):
+        table["head"] = {}
 
 
 def _continue(stages: Table) -> None:

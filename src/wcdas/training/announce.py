@@ -32,7 +32,7 @@ def announce(
         flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
         mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
         console.print(
-            f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs > 1)}, {stage.sampler} sampling, "
+            f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "
             f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}",
             highlight=False,
         )

@@ -104,6 +104,7 @@ class Method:
         reported: numbers that its own paper reports, with dataset and network.
         options: the names and default values of what the hooks take from the `options` table.
         views: augmentations of further versions of every image, in stages that train all.
+        unmixed: the stages that cannot take images mixed of two classes.
         selects: whether a stage chooses on the images of `selection.holdout`.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
@@ -119,6 +120,7 @@ class Method:
     reported: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     views: tuple[str, ...] = ()
+    unmixed: tuple[str, ...] = ()
     selects: bool = False
     own_loss: tuple[str, ...] = ()
     prior: str = ""

@@ -46,6 +46,20 @@ def check_stages(
             if stage.head not in ("keep", "fresh"):
                 create_head(stage.head, 1, dataset.num_classes)
             _check_loss(stage, dataset)
+            if name in method.unmixed and (stage.mixup or stage.cutmix):
+                raise InputError(
+                    f"{config.method} needs images of one class there; set mixup and cutmix to 0"
+                )
+            if stage.trains == "nothing" and method.begin_stage is None:
+                raise InputError(
+                    f"trains is 'nothing', but {config.method} sets no values there; "
+                    "expected 'all' or 'classifier'"
+                )
+            if stage.head in ("lws", "tau-norm") and config.head["name"] != "linear":
+                raise InputError(
+                    f"head is {stage.head!r}, which is built from a linear one, but head.name is "
+                    f"{config.head['name']!r}; expected 'linear'"
+                )
             if name in method.own_loss:
                 _check_own_loss(config.method, stage)
         except (TypeError, ValueError) as error:
