@@ -142,7 +142,7 @@ def test_zero_vectors(kernel):
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("w_rho", [3.0, 8.0])
+@pytest.mark.parametrize("w_rho", [2.5, 8.0])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_identical_prototypes(kernel, w_rho, seed):
     """Six times the same class on top of the feature; at ρ = 0.9997 one unit in the last place of
@@ -153,7 +153,7 @@ def test_identical_prototypes(kernel, w_rho, seed):
     inputs = [t.requires_grad_() for t in inputs]
     losses = kernel.wcdas_losses(*inputs, torch.arange(3))
     if w_rho < 8:
-        torch.testing.assert_close(losses, torch.full((3,), math.log(6)), rtol=5e-2, atol=0)
+        torch.testing.assert_close(losses, torch.full((3,), math.log(6)), rtol=2e-2, atol=0)
     assert all(g.isfinite().all() for g in torch.autograd.grad(losses.sum(), inputs))
 
 

@@ -8,8 +8,7 @@ import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
-from wcdas.methods import METHODS
-from wcdas.methods.center_loss import CENTER_LOSS, build_model, training_step
+from wcdas.methods.center_loss import build_model, training_step
 from wcdas.targets import MixedLabels
 from wcdas.training.method import Parts, StepBatch, StepState
 
@@ -72,8 +71,7 @@ def test_bad_options_are_refused():
         build_model(Parts(backbone, None, COUNTS, {"weight": -1.0, "alpha": 0.5}))
 
 
-def test_on_digits(tmp_path, monkeypatch, loaded_top1):
-    monkeypatch.setitem(METHODS, "center-loss", CENTER_LOSS)
+def test_on_digits(tmp_path, loaded_top1):
     settings = {
         "stages.representation.epochs": 12,
         "evaluate_every": 99,
@@ -86,7 +84,6 @@ def test_on_digits(tmp_path, monkeypatch, loaded_top1):
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])
 
 
-def test_on_features(on_pixels, monkeypatch):
-    monkeypatch.setitem(METHODS, "center-loss", CENTER_LOSS)
+def test_on_features(on_pixels):
     run = on_pixels("center-loss", **{"epochs": 5, "options.weight": 0.01})
     assert run.metrics["top1"] > 0.8

@@ -10,7 +10,7 @@ import wcdas
 from wcdas.data import open_dataset
 from wcdas.evaluation import evaluate
 from wcdas.heads import LinearHead, TauNormHead
-from wcdas.methods.ncm import class_means
+from wcdas.heads.class_means import class_means
 from wcdas.methods.tau_norm import TAUS, choose_tau
 from wcdas.training.method import StageStart
 from wcdas.training.model import Classifier
@@ -140,7 +140,8 @@ def make_tau_trainer(tmp_path):
 
 def test_class_means_against_numpy():
     x, y = torch.randn(50, 4), torch.arange(50) % 6
-    means = class_means(x, y, 7)
+    means, counts = class_means(x, y, 7)
+    assert counts.tolist() == [9, 9, 8, 8, 8, 8, 0]
     for j in range(6):
         np.testing.assert_allclose(means[j], x[y == j].double().numpy().mean(0), rtol=1e-6)
     assert means[6].eq(0).all()

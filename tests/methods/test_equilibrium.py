@@ -8,7 +8,6 @@ from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.losses import EquilibriumLoss
-from wcdas.methods import METHODS
 from wcdas.methods.equilibrium import EQUILIBRIUM, FeatureMemory, build_model, training_step
 from wcdas.training.method import Parts, StepBatch, StepState
 
@@ -115,9 +114,8 @@ def test_bad_options_are_refused(options, message):
         build_model(Parts(backbone, None, COUNTS, EQUILIBRIUM.options | options))
 
 
-def test_on_digits(tmp_path, monkeypatch, loaded_top1):
+def test_on_digits(tmp_path, loaded_top1):
     """Scores of the last checkpoint are those of training, not those it began with."""
-    monkeypatch.setitem(METHODS, "equilibrium", EQUILIBRIUM)
     settings = {
         "stages.representation.epochs": 12,
         "stages.classifier.epochs": 2,

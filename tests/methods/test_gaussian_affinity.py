@@ -10,8 +10,7 @@ import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.losses import AffinityLoss
-from wcdas.methods import METHODS
-from wcdas.methods.gaussian_affinity import GAUSSIAN_AFFINITY, training_step
+from wcdas.methods.gaussian_affinity import training_step
 from wcdas.training.method import StepBatch, StepState
 from wcdas.training.model import Classifier
 
@@ -58,8 +57,7 @@ def test_the_first_batch_sets_the_scale():
     assert model.head.feature_scale.equal(before)
 
 
-def test_on_digits(tmp_path, monkeypatch, loaded_top1):
-    monkeypatch.setitem(METHODS, "gaussian-affinity", GAUSSIAN_AFFINITY)
+def test_on_digits(tmp_path, loaded_top1):
     settings = {
         "stages.representation.epochs": 12,
         "evaluate_every": 99,

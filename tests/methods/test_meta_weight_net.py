@@ -14,7 +14,6 @@ import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
-from wcdas.methods import METHODS
 from wcdas.methods.meta_weight_net import (
     META_WEIGHT_NET,
     WeightNet,
@@ -256,8 +255,7 @@ def test_two_processes_learn_what_one_does(tmp_path):
         torch.testing.assert_close(other, one)
 
 
-def test_on_digits(tmp_path, monkeypatch, loaded_top1):
-    monkeypatch.setitem(METHODS, "meta-weight-net", META_WEIGHT_NET)
+def test_on_digits(tmp_path, loaded_top1):
     settings = {
         "stages.representation.epochs": 10,
         "evaluate_every": 99,

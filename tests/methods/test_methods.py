@@ -12,6 +12,8 @@ from wcdas.training.config import build
 SLOW = ("wcdas", "wcdas-single", "wcdas-meta", "wndas", "wndas-single", "l-softmax", "sphereface")
 # Nothing in these looks after rare classes, or one concentration has to serve all of them.
 NOT_FOR_THE_TAIL = ("l-softmax", "wndas-single")
+# Their loss weighs the pairs of frequent classes down.
+HOLDS_THE_HEAD_BACK = ("paco", "paco-wcdas")
 
 
 @pytest.mark.parametrize("name", list_methods())
@@ -68,7 +70,7 @@ def test_beats_chance_on_the_digits(name, tmp_path):
     metrics = run.metrics
     assert metrics["method"] == run.model.info.method == name
     assert metrics["top1"] > 0.3
-    assert metrics["many"] > 0.3
+    assert metrics["many"] > (0.3 if name in HOLDS_THE_HEAD_BACK else 0.5)
     if name not in NOT_FOR_THE_TAIL:
         assert metrics["few"] > 0.12
 

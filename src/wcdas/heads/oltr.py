@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
+from wcdas.heads.class_means import class_means
 from wcdas.kernels.precision import matmul
 from wcdas.kernels.sphere import unit
 
@@ -71,10 +72,8 @@ class OLTRHead(Head):
     @torch.no_grad()
     def fill_memory(self, features: Tensor, labels: Tensor) -> None:
         """Remember the mean feature of every class; a class without any gets the mean of these."""
-        sums = torch.zeros(self.memory.shape, dtype=torch.float64, device=features.device)
-        counts = torch.bincount(labels, minlength=self.num_classes).unsqueeze(1)
-        means = sums.index_add_(0, labels, features.double()) / counts.clamp_min(1)
-        known = counts > 0
+        means, counts = class_means(features, labels, self.num_classes)
+        known = (counts > 0).unsqueeze(1)
         means = torch.where(known, means, means.sum(0) / known.sum())
         self.memory.copy_(means)
         self.memory_is_filled.turn_on()

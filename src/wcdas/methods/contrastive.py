@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from wcdas.backbones.identity import Identity
 from wcdas.errors import InputError
-from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.training.method import Parts
 
 
 def projection(in_features: int, out_features: int, batch_norm: bool = False) -> nn.Sequential:
@@ -36,14 +35,4 @@ def check_backbone(parts: Parts, method: str) -> None:
         raise InputError(
             f"{method} trains the features, but the backbone is 'identity'; "
             "give images, or train on feature vectors with --method wcdas"
-        )
-
-
-def check_unmixed(batch: StepBatch, state: StepState) -> None:
-    """An image of two classes belongs to neither side of a contrast."""
-    if isinstance(batch.target, MixedLabels):
-        stage = f"stages.{state.stage}"
-        raise InputError(
-            f"stage {state.stage} mixes images, but contrasts need images of one class; "
-            f"set {stage}.mixup=0 and {stage}.cutmix=0"
         )

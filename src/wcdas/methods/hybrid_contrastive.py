@@ -14,7 +14,7 @@ from wcdas.kernels.precision import full_precision, matmul
 from wcdas.kernels.sphere import unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.methods.contrastive import check_backbone, check_unmixed, of_all_ranks, projection
+from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
 from wcdas.names import unknown
 from wcdas.training.method import Parts, StepBatch, StepState
 from wcdas.training.model import Classifier
@@ -97,7 +97,6 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     features = state.features(batch.inputs)
     if not batch.views:  # a stage that trains the classifier alone
         return state.loss(features, batch.target)
-    check_unmixed(batch, state)
     if batch.second is None:
         raise InputError(
             f"stages.{state.stage}.second_sampler is empty, but the classifier learns from it; "
@@ -123,6 +122,7 @@ HYBRID_CONTRASTIVE = Method(
     "prototypical 78.8, 83.9, 90.1",
     options={"contrast": "supervised", "temperature": 0.1, "projection": 128, "prototypes": 1},
     views=("simclr",),
+    unmixed=("representation",),
     prior="uniform",
     build_model=build_model,
     training_step=training_step,

@@ -12,7 +12,7 @@ from wcdas.checks import as_class_counts, check_from_zero, check_positive
 from wcdas.errors import InputError
 from wcdas.kernels.precision import matmul
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.methods.contrastive import check_backbone, check_unmixed, of_all_ranks, projection
+from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
 from wcdas.methods.momentum import EMPTY, MomentumContrast
 from wcdas.training.method import Parts, StepBatch, StepState
 from wcdas.training.model import Classifier
@@ -95,7 +95,6 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     local = state.features(batch.inputs)
     if not batch.views:  # a stage that trains the classifier alone
         return state.loss(local, batch.target)
-    check_unmixed(batch, state)
     if len(batch.labels) < 2:
         raise InputError(
             f"stage {state.stage} trains on one image at a time, but paco's projection normalises "
@@ -141,6 +140,7 @@ PACO = Method(
     },
     views=("simclr",),
     prior="uniform",
+    unmixed=("representation",),
     own_loss=("representation",),
     build_model=build_model,
     training_step=training_step,
