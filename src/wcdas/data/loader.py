@@ -1,5 +1,6 @@
 """Batches for training and evaluation: read, augmented, normalised, on the device."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from wcdas.errors import InputError
 
 AUGMENT, CROP = 0, 1  # what the key of an epoch is used for
 STATISTICS_FROM = 2000  # decoded pictures that mean and standard deviation are taken from
+AHEAD_BYTES = 2**25  # of resident images that are augmented together
 
 
 class Batch(NamedTuple):
@@ -84,7 +86,8 @@ class TrainLoader(Loader):
     The other arguments are those of `Loader`.
 
     Where the data lives on the device, so does the plan of an epoch, and with it a counter: `batch`
-    then is the same work at every step, which a CUDA graph can hold.
+    then is the same work at every step, which a CUDA graph can hold. Images are augmented `ahead`
+    steps at a time, by `prepare`.
     """
 
     def __init__(
@@ -101,6 +104,9 @@ class TrainLoader(Loader):
         self.augmentation = augmentation
         self.crops = augmentation.resized_crop and not self.features
         self.plan: Draw | None = None  # (steps, batch) each
+        own = batch_size // world if self.steps > 1 else len(split.labels) // world
+        self.ahead = min(self.steps, max(1, AHEAD_BYTES // (max(1, own) * math.prod(self.shape))))
+        self.images: Tensor | None = None  # (ahead, batch, channels, height, width) uint8
         self.keys, self.counter = (
             torch.zeros(length, dtype=torch.int64, device=self.device) for length in (2, 1)
         )
@@ -114,12 +120,17 @@ class TrainLoader(Loader):
         draws = self._draws(sequence)[start:]
         if self.is_resident:
             self.begin(sequence, key, start)
-            yield from (self.batch() for _ in draws)
+            for step in range(start, start + len(draws)):
+                if step > start and step % self.ahead == 0:
+                    self.prepare(step)
+                yield self.batch()
             return
         crop_key = random.stream(key, CROP) if self.crops else None
         augment_key = random.stream(key, AUGMENT)
         for inputs, draw in read(self.source, draws, crop_key, self.device):
-            yield self._batch(inputs, draw, augment_key)
+            if not self.features:
+                inputs = self.normalise(self.augmentation(inputs, augment_key, draw.positions))
+            yield Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
 
     def begin(self, sequence: Tensor, key: int, start: int = 0) -> None:
         """Lay the plan of an epoch down on the device, over that of the epoch before."""
@@ -132,27 +143,43 @@ class TrainLoader(Loader):
         keys = [random.stream(key, purpose) for purpose in (AUGMENT, CROP)]
         self.keys.copy_(torch.tensor(keys))
         self.counter.fill_(start)
+        self.prepare(start)
+
+    def prepare(self, step: int) -> None:
+        """Augment the images of step `step` and of those that go with it."""
+        if self.features:
+            return
+        assert self.plan is not None
+        assert not isinstance(self.source, DecodedImages)
+        first = step // self.ahead * self.ahead
+        draw = Draw(*(column[first : first + self.ahead].flatten() for column in self.plan))
+        crop_key = self.keys[CROP] if self.crops else None
+        images = self.source.take(draw.indices, draw.positions, crop_key)
+        images = self.augmentation(images, self.keys[AUGMENT], draw.positions)
+        images = images.view(-1, self.plan.indices.shape[1], *images.shape[1:])
+        if self.images is None or self.images.shape[1:] != images.shape[1:]:
+            self.images = images.new_empty(self.ahead, *images.shape[1:])
+        self.images[: len(images)] = images
 
     def batch(self) -> Batch:
         """The next batch of the plan."""
         assert self.plan is not None
         assert not isinstance(self.source, DecodedImages)
         draw = Draw(*(column.index_select(0, self.counter).squeeze(0) for column in self.plan))
+        if self.features:
+            inputs = self.source.take(draw.indices, draw.positions, None)
+        else:
+            assert self.images is not None
+            place = self.counter % self.ahead
+            inputs = self.normalise(self.images.index_select(0, place).squeeze(0))
         self.counter += 1
-        crop_key = self.keys[CROP] if self.crops else None
-        inputs = self.source.take(draw.indices, draw.positions, crop_key)
-        return self._batch(inputs, draw, self.keys[AUGMENT])
+        return Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
 
     def _draws(self, sequence: Tensor) -> list[Draw]:
         sequence = sequence.cpu()
         positions = whole_batches(torch.arange(len(sequence)), self.batch_size, self.world)
         own = [rank_slice(p, self.rank, self.world) for p in positions]
         return [Draw(sequence[p], p) for p in own]
-
-    def _batch(self, inputs: Tensor, draw: Draw, key: int | Tensor) -> Batch:
-        if not self.features:
-            inputs = self.normalise(self.augmentation(inputs, key, draw.positions))
-        return Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
 
 
 class EvalLoader(Loader):

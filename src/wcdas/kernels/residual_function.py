@@ -4,6 +4,7 @@ A step reads and writes a map only where a convolution or the end of a block doe
 ReLU ride along. Kept for the backward pass are the convolutions' outputs and the ends of blocks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,150 +12,225 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wcdas.kernels.batch_norm import statistics
-from wcdas.kernels.convolution_forward import convolution
-from wcdas.kernels.input_gradient import Normalised, Source, input_gradient
-from wcdas.kernels.partial_sums import sum_rows
-from wcdas.kernels.residual import residual, residual_gradient
-from wcdas.kernels.weight_gradient import weight_gradient
+from wcdas.kernels.residual_plan import (
+    ACTIVATION,
+    BLOCK_END_PROGRAMS,
+    COPIES,
+    NORMALISED,
+    PLAIN,
+    RELU_NORM,
+    WEIGHT_PROGRAMS,
+    Layer,
+    Plan,
+)
+from wcdas.kernels.streams import Beside
+
+Launch = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Network:
     """What a network is, beside its parameters.
 
     Args:
-        norms: its batch norms, in the order of the convolutions: one at the start, two a block.
-        strides: of the blocks.
-        dtype: of the maps.
+        plan: of its layers.
+        norms: their batch norms, of one momentum and ε.
+        launch: runs a kernel.
+        beside: where the gradients by the weights are worked out.
     """
 
+    plan: Plan
     norms: list[nn.BatchNorm2d]
-    strides: list[int]
-    dtype: torch.dtype
+    launch: Launch
+    beside: Beside
 
 
-def packed(weights: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
-    """(9, input, output channels) of every weight; those of one shape are copied together."""
-    shapes: dict[torch.Size, list[Tensor]] = {weight.shape: [] for weight in weights}
-    for weight in weights:
-        shapes[weight.shape].append(weight)
-    stacks = {
-        shape: iter(torch.stack(same).permute(0, 3, 4, 2, 1).to(dtype).contiguous().flatten(1, 2))
-        for shape, same in shapes.items()
-    }
-    return [next(stacks[weight.shape]) for weight in weights]
+class Pass:
+    """One batch on its way; `sums` are copies of Σ y, Σ y², Σ ∂L/∂z, Σ x̂ ∂L/∂z of every layer."""
+
+    def __init__(
+        self, network: Network, images: int, gammas: Any, betas: Any, sums: Tensor, packed: Any
+    ) -> None:
+        self.plan, self.launch, self.images = network.plan, network.launch, images
+        self.layers = network.plan.layers
+        self.gammas, self.betas, self.sums, self.packed = gammas, betas, sums, packed
+        self.eps = network.norms[0].eps
+
+    def norm(self, i: int) -> tuple[Any, ...]:
+        height, width = self.layers[i].out_size
+        return self.sums[i], self.gammas[i], self.betas[i], self.images * height * width, self.eps
+
+    def convolve(self, i: int, x: Tensor, before: int | None) -> Tensor:
+        """y of a layer; `before` is the layer whose batch norm and ReLU x passes first."""
+        layer = self.layers[i]
+        y = x.new_empty(self.images, *layer.out_size, layer.channels)
+        norm = self.norm(i if before is None else before)
+        kernel = layer.forward(PLAIN if before is None else RELU_NORM)
+        grid = (self.images * layer.tiles, 1)
+        weight = self.packed[i]
+        self.launch(kernel, grid, x, x, *norm, weight, y, self.sums[i], y, *norm, y, y)
+        return y
+
+    def end_block(self, i: int, y: Tensor, start: Layer | None, x: Tensor) -> Tensor:
+        """max(z + shortcut(x), 0)."""
+        activation = torch.empty_like(y)
+        kernel, grid = self.layers[i].end(start), (BLOCK_END_PROGRAMS, 1)
+        self.launch(kernel, grid, y, *self.norm(i), x, activation, self.images)
+        return activation
+
+    def begin_backward(self, i: int, gradient: Tensor, activation: Tensor, y: Tensor) -> Tensor:
+        result = torch.empty_like(y)
+        kernel, grid = self.layers[i].backward_start, (264, 1)
+        places = y.numel() // y.shape[3]
+        norm = self.norm(i)
+        self.launch(kernel, grid, gradient, activation, y, *norm, result, self.sums[i], places)
+        return result
+
+    def go_back(
+        self, i: int, by_z: Tensor, y: Tensor, source: int, source_y: Tensor, *end: Tensor
+    ) -> Tensor:
+        """∂L/∂z of the layer `source` from that of layer i behind it.
+
+        `end` is, where the source is a block's end, its activation and the gradient by the end of
+        the shortcut that starts there.
+        """
+        layer = self.layers[i]
+        result = torch.empty_like(source_y)
+        activation, shortcut = end or (source_y, source_y)
+        kernel = layer.input_gradient(ACTIVATION if end else NORMALISED)
+        grid = (self.images * layer.in_tiles, 1)
+        weight, into = self.packed[len(self.layers) + i - 1], self.sums[source]
+        norms = self.norm(i), self.norm(source)
+        self.launch(
+            kernel, grid, by_z, y, *norms[0], weight, result, into, source_y, *norms[1], activation, shortcut
+        )  # fmt: skip
+        return result
+
+    def weigh(self, i: int, x: Tensor, before: int | None, by_z: Tensor, y: Tensor) -> Tensor:
+        """∂L/∂W of a layer."""
+        layer = self.layers[i]
+        kernel = layer.weight_gradient(PLAIN if before is None else RELU_NORM)
+        programs = min(self.images * layer.tiles, WEIGHT_PROGRAMS[layer.channels])
+        grid = (programs, layer.channels // layer.block)
+        of_x = self.norm(i if before is None else before)
+        partials = torch.empty(programs, layer.weights, device=x.device)
+        self.launch(kernel, grid, x, *of_x, by_z, y, *self.norm(i), partials, self.images)
+        result = partials.new_empty(layer.channels, layer.in_channels, 3, 3)
+        self.launch(layer.weight_sum, (layer.weights // 8, 1), partials, programs, result)
+        return result
 
 
-def places_first(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """(images, channels, height, width) as contiguous (images, height, width, channels)."""
-    return x.permute(0, 2, 3, 1).to(dtype).contiguous()
+def places_first(x: Tensor) -> Tensor:
+    """(images, channels, height, width) as contiguous bfloat16 (images, height, width, channels)."""
+    return x.permute(0, 2, 3, 1).to(torch.bfloat16).contiguous()
+
+
+def update_running(network: Network, sums: Tensor, images: int) -> None:
+    """The running mean and variance of all batch norms, and their counts."""
+    places = images * network.plan.places
+    of_y = sums[:, :, :2].sum(1)
+    mean = of_y[:, 0] / places
+    variance = (of_y[:, 1] / places - mean.square()) * (places / (places - 1))
+    for name, values in (("running_mean", mean.float()), ("running_var", variance.float())):
+        new = [values[i, :channels] for i, channels in enumerate(network.plan.channels)]
+        running = [cast(Tensor, getattr(norm, name)) for norm in network.norms]
+        torch._foreach_lerp_(running, new, cast(float, network.norms[0].momentum))
+    torch._foreach_add_([cast(Tensor, norm.num_batches_tracked) for norm in network.norms], 1)
 
 
 class ResidualFunction(torch.autograd.Function):
-    """`ResidualFunction.apply(plan, images, *weights, *gammas, *betas)`: the last map."""
+    """`ResidualFunction.apply(network, images, *weights, *gammas, *betas)`: the last map."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, images: Tensor, *parameters: Tensor) -> Tensor:
-        count = len(plan.norms)
-        weights = packed(parameters[:count], plan.dtype)
-        gammas, betas = parameters[count : 2 * count], parameters[2 * count :]
+    def forward(ctx: Any, network: Network, images: Tensor, *parameters: Tensor) -> Tensor:
+        plan, count = network.plan, len(network.norms)
+        weights, gammas, betas = (parameters[i * count : (i + 1) * count] for i in range(3))
+        flat = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_zeros(1)])
+        packed = flat.bfloat16().index_select(0, plan.fragments).split(plan.packed_sizes)
+        sums = torch.zeros(count, COPIES, 4, 64, dtype=torch.float64, device=images.device)
+        forward = Pass(network, len(images), gammas, betas, sums, packed)
 
-        def layer(i: int, x: Tensor, norm: Tensor | None, stride: int) -> tuple[Tensor, Tensor]:
-            y, measured = convolution(x, norm, weights[i], stride)
-            return y, statistics(measured, plan.norms[i], gammas[i], betas[i])
-
-        a = places_first(images, plan.dtype)
-        kept = [a]
-        y, norm = layer(0, a, None, 1)
-        a = residual(y, norm)
-        kept += [y, norm, a]
-        for block, stride in enumerate(plan.strides):
-            y1, norm1 = layer(2 * block + 1, a, None, stride)
-            y2, norm2 = layer(2 * block + 2, y1, norm1, 1)
-            a = residual(y2, norm2, a, stride)
-            kept += [y1, norm1, y2, norm2, a]
-        torch._foreach_add_([cast(Tensor, norm.num_batches_tracked) for norm in plan.norms], 1)
-        ctx.plan = plan
-        ctx.save_for_backward(images, *parameters, *weights, *kept)
+        x = places_first(images)
+        y = forward.convolve(0, x, None)
+        a = forward.end_block(0, y, None, y)
+        kept = [x, y, a]
+        for i in range(1, count, 2):
+            y1 = forward.convolve(i, a, None)
+            y2 = forward.convolve(i + 1, y1, i)
+            a = forward.end_block(i + 1, y2, plan.layers[i], a)
+            kept += [y1, y2, a]
+        update_running(network, sums, len(images))
+        ctx.network = network
+        ctx.save_for_backward(images, sums, *parameters, *packed, *kept)
         return a.permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        plan: Plan = ctx.plan
-        count = len(plan.norms)
-        images, *tensors = ctx.saved_tensors
-        parameters, weights = tensors[: 3 * count], tensors[3 * count : 4 * count]
+        network: Network = ctx.network
+        plan, count = network.plan, len(network.norms)
+        images, sums, *tensors = ctx.saved_tensors
+        parameters, packed = tensors[: 3 * count], tensors[3 * count : 5 * count - 1]
         if torch.is_grad_enabled():  # derivatives of derivatives are autograd's
-            return None, *plain_gradients(ctx, plan, images, parameters, gradient)
-        x, y0, norm0, *kept = tensors[4 * count :]
-        by_weight: list[Tensor | None] = [None] * count
-        by_gamma: list[Tensor | None] = [None] * count
-        by_beta: list[Tensor | None] = [None] * count
+            return None, None, *plain_gradients(ctx, network, images, parameters, gradient)
+        x, y0, a0, *kept = tensors[5 * count - 1 :]
+        gammas, betas = parameters[count : 2 * count], parameters[2 * count :]
+        backward = Pass(network, len(images), gammas, betas, sums, packed)
+        by_weights: list[Tensor | None] = [None] * count
+        used = []  # beside the way back, so it must not go before the two join
 
-        def behind(i: int, by_z: Tensor, partials: Tensor, y: Tensor, norm: Tensor) -> Normalised:
-            sums = sum_rows(partials)
-            by_beta[i], by_gamma[i] = sums.to(parameters[count + i].dtype)
-            return Normalised(by_z, y, norm, sums)
-
-        def weigh(i: int, x: Tensor, norm: Tensor | None, output: Normalised, stride: int) -> None:
+        def weigh(i: int, x: Tensor, before: int | None, by_z: Tensor, y: Tensor) -> None:
             if ctx.needs_input_grad[2 + i]:
-                by_weight[i] = weight_gradient(x, norm, output, stride).to(parameters[i].dtype)
+                used.append(by_z)
+                with network.beside:
+                    by_weights[i] = backward.weigh(i, x, before, by_z, y)
 
-        # Of every block its start a, and its two convolutions; the last of `kept` is the end.
-        starts, layers = kept[::5], [kept[i + 1 : i + 5] for i in range(0, len(kept) - 1, 5)]
-        sources = [(y0, norm0), *((y2, norm2) for _, _, y2, norm2 in layers)]
-        by_z, partials = residual_gradient(
-            places_first(gradient, plan.dtype), starts[-1], *sources[-1]
+        ends = [a0, *kept[2::3]]
+        by_z = backward.begin_backward(count - 1, places_first(gradient), ends[-1], kept[-2])
+        for i in reversed(range(1, count, 2)):
+            y1, y2 = kept[3 * (i // 2)], kept[3 * (i // 2) + 1]
+            a, before = ends[i // 2], y0 if i == 1 else kept[3 * (i // 2) - 2]
+            weigh(i + 1, y1, i, by_z, y2)
+            by_z1 = backward.go_back(i + 1, by_z, y2, i, y1)
+            weigh(i, a, None, by_z1, y1)
+            by_z = backward.go_back(i, by_z1, y1, i - 1, before, a, by_z)
+        weigh(0, x, None, by_z, y0)
+        network.beside.join()
+
+        by_norms = sums[:, :, 2:].sum(1).float()
+        return (
+            None,
+            None,
+            *by_weights,
+            *(by_norms[i, 1, :channels] for i, channels in enumerate(plan.channels)),
+            *(by_norms[i, 0, :channels] for i, channels in enumerate(plan.channels)),
         )
-        for block in reversed(range(len(layers))):
-            a, stride = starts[block], plan.strides[block]
-            y1, norm1, y2, norm2 = layers[block]
-            first, second = 2 * block + 1, 2 * block + 2
-            output = behind(second, by_z, partials, y2, norm2)
-            size = (y2.shape[1], y2.shape[2])
-            weigh(second, y1, norm1, output, 1)
-            by_z1, partials = input_gradient(output, weights[second], 1, size, Source(y1, norm1))
-            output = behind(first, by_z1, partials, y1, norm1)
-            size = (a.shape[1], a.shape[2])
-            weigh(first, a, None, output, stride)
-            by_z, partials = input_gradient(
-                output, weights[first], stride, size, Source(*sources[block], a), by_z
-            )
-        output = behind(0, by_z, partials, y0, norm0)
-        weigh(0, x, None, output, 1)
-        by_images = None
-        if ctx.needs_input_grad[1]:
-            by_x, _ = input_gradient(output, weights[0], 1, (x.shape[1], x.shape[2]))
-            by_images = by_x.permute(0, 3, 1, 2).to(images.dtype)
-        return None, by_images, *by_weight, *by_gamma, *by_beta
 
 
-def plain_map(plan: Plan, images: Tensor, parameters: list[Tensor]) -> Tensor:
+def plain_map(network: Network, images: Tensor, parameters: list[Tensor]) -> Tensor:
     """The same in torch's own operations; the running statistics stay as they are."""
-    count = len(plan.norms)
+    count = len(network.norms)
 
     def layer(i: int, x: Tensor, stride: int) -> Tensor:
-        y = F.conv2d(x, parameters[i].to(plan.dtype), stride=stride, padding=1)
+        y = F.conv2d(x, parameters[i].bfloat16(), stride=stride, padding=1)
         gamma, beta = parameters[count + i], parameters[2 * count + i]
-        return F.batch_norm(y, None, None, gamma, beta, training=True, eps=plan.norms[i].eps)
+        return F.batch_norm(y, None, None, gamma, beta, training=True, eps=network.norms[i].eps)
 
-    a = layer(0, images.to(plan.dtype), 1).relu()
-    for block, stride in enumerate(plan.strides):
-        z = layer(2 * block + 2, layer(2 * block + 1, a, stride).relu(), 1)
+    a = layer(0, images.bfloat16(), 1).relu()
+    for i in range(1, count, 2):
+        stride = network.plan.layers[i].stride
+        z = layer(i + 1, layer(i, a, stride).relu(), 1)
         around = 2 * ((z.shape[1] - a.shape[1]) // 2,)
         a = (z + F.pad(a[:, :, ::stride, ::stride], (0, 0, 0, 0, *around))).relu()
     return a
 
 
 def plain_gradients(
-    ctx: Any, plan: Plan, images: Tensor, parameters: list[Tensor], gradient: Tensor
+    ctx: Any, network: Network, images: Tensor, parameters: list[Tensor], gradient: Tensor
 ) -> list[Tensor | None]:
-    inputs = [images, *parameters]
-    needed = [i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
-    a = plain_map(plan, images, parameters)
-    found = torch.autograd.grad(a, [inputs[i] for i in needed], gradient, create_graph=True)
-    gradients: list[Tensor | None] = [None] * len(inputs)
-    for i, of_input in zip(needed, found, strict=True):
-        gradients[i] = of_input
+    needed = [i for i, needs in enumerate(ctx.needs_input_grad[2:]) if needs]
+    a = plain_map(network, images, parameters)
+    found = torch.autograd.grad(a, [parameters[i] for i in needed], gradient, create_graph=True)
+    gradients: list[Tensor | None] = [None] * len(parameters)
+    for i, of_parameter in zip(needed, found, strict=True):
+        gradients[i] = of_parameter
     return gradients

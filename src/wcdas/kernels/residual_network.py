@@ -1,9 +1,10 @@
 """A ResNet-32 with its own parameters and buffers, run through the kernels where they can.
 
-    fuse(network)   # from now on network(images) does so while it trains on a GPU
+    fuse(network)   # from now on network(images) does so while it trains in bfloat16 on a GPU
 
-Everywhere else, in evaluation, on a CPU, in other shapes or types, under `torch.func` and
-`torch.compile`, the network runs as it is written. Derivatives of derivatives are autograd's.
+Everywhere else, in evaluation, on a CPU, in other shapes or types, where bit-identical runs are
+asked for, under `torch.func` and `torch.compile`, the network runs as it is written. Derivatives of
+derivatives are autograd's.
 """
 
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wcdas.kernels.launches import FORWARD
-from wcdas.kernels.residual_function import Plan, ResidualFunction
-from wcdas.kernels.triton_language import AVAILABLE, INTERPRETED
+from wcdas.kernels.kernel import kernels_on
+from wcdas.kernels.residual_function import Network, ResidualFunction
+from wcdas.kernels.residual_plan import PLACES, Plan, plan_of
+from wcdas.kernels.streams import Beside
 
 
 def fuse(network: Any) -> None:
@@ -30,14 +32,43 @@ def fuse(network: Any) -> None:
 
 def forward_map(network: Any, images: Tensor) -> Tensor:
     """The feature map before pooling, of a network that `fuse` takes."""
-    dtype = map_dtype(images)
-    if not can_run(network, images):
+    plan = plan_for(network, images) if can_run(network, images) else None
+    if plan is None or not plan.fits:
         return type(network).forward_map(network, images)
-    norms = [norm for _, norm in layers(network)]
-    plan = Plan(norms, [block.stride for block in blocks(network)], dtype)
+    launch = kernels_on(images.device, plan.kernels).launch
+    norms, beside = [norm for _, norm in layers(network)], Beside("weights", images.device)
+    return run(Network(plan, norms, launch, beside), network, images)
+
+
+def run(fused: Network, network: Any, images: Tensor) -> Tensor:
     weights = [convolution.weight for convolution, _ in layers(network)]
+    norms = fused.norms
     parameters = [*weights, *(norm.weight for norm in norms), *(norm.bias for norm in norms)]
-    return ResidualFunction.apply(plan, images, *parameters)
+    return ResidualFunction.apply(fused, images, *parameters)
+
+
+def plan_for(network: Any, images: Tensor) -> Plan:
+    structure = tuple((block.conv1.out_channels, block.stride) for block in blocks(network))
+    size = (images.shape[2], images.shape[3])
+    return plan_of(network.conv1.in_channels, structure, size, images.device)
+
+
+def can_run(network: Any, images: Tensor) -> bool:
+    return (
+        images.is_cuda
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(images.device) >= (8, 0)
+        and map_dtype(images) == torch.bfloat16
+        and images.ndim == 4
+        and len(images) > 1
+        and not images.requires_grad
+        and not torch.are_deterministic_algorithms_enabled()
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+        and all(fits(*layer, images) for layer in layers(network))
+        and len({(norm.momentum, norm.eps) for _, norm in layers(network)}) == 1
+    )
 
 
 def map_dtype(images: Tensor) -> torch.dtype:
@@ -47,33 +78,8 @@ def map_dtype(images: Tensor) -> torch.dtype:
     return images.dtype
 
 
-def can_run(network: Any, images: Tensor) -> bool:
-    return (
-        AVAILABLE
-        and (INTERPRETED or on_a_gpu_that_can(images))
-        and map_dtype(images) in (torch.float32, torch.bfloat16)
-        and images.ndim == 4
-        and len(images) > 1
-        and images.numel() // images.shape[1] * max(FORWARD) < 2**31
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
-        and all(fits(*layer, images) for layer in layers(network))
-    )
-
-
-def on_a_gpu_that_can(images: Tensor) -> bool:
-    """Triton launches on the current GPU; one older than Ampere multiplies no bfloat16."""
-    return (
-        images.is_cuda
-        and images.get_device() == torch.cuda.current_device()
-        and torch.cuda.get_device_capability(images.device) >= (8, 0)
-    )
-
-
 def fits(convolution: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor) -> bool:
     """Whether there is a kernel for these two."""
-    autocast = torch.is_autocast_enabled(images.device.type)
     return (
         type(convolution) is nn.Conv2d
         and type(norm) is nn.BatchNorm2d
@@ -83,14 +89,16 @@ def fits(convolution: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor) -> bool:
         and convolution.padding_mode == "zeros"
         and convolution.groups == 1
         and convolution.bias is None
-        and convolution.out_channels in FORWARD
+        and convolution.out_channels in PLACES
+        and (convolution.in_channels in PLACES or convolution.in_channels <= 4)
         and convolution.in_channels <= convolution.out_channels
         and norm.training
         and norm.affine
         and norm.track_running_stats
         and norm.momentum is not None
         and convolution.weight.device == images.device
-        and (autocast or convolution.weight.dtype == images.dtype)
+        and convolution.weight.dtype == norm.weight.dtype == torch.float32
+        and convolution.weight.is_contiguous()
     )
 
 

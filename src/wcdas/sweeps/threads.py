@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import torch
 
 from wcdas.errors import InterruptedRunError
+from wcdas.kernels.streams import own_stream
 from wcdas.sweeps.one_by_one import reason_of
 from wcdas.sweeps.plan import SweepRun
 from wcdas.training.interrupt import Interrupt
@@ -29,7 +30,7 @@ def in_threads(
     """
 
     def work(run: SweepRun) -> str | None:
-        stream = torch.cuda.Stream() if torch.cuda.is_available() else None
+        stream = own_stream("run") if torch.cuda.is_available() else None
         with torch.cuda.stream(stream):  # None is the one there is
             return reason_of(lambda: train(run, interrupt))
 

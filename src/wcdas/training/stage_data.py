@@ -80,6 +80,12 @@ class StageData:
         if self.mixing is not None:
             self.mixing.begin(stream(self.seed, epoch))
 
+    def prepare(self, step: int) -> None:
+        """Before a step after the first of an epoch: augment what it reads, where that is due."""
+        for loader in self.loaders:
+            if loader.is_resident and step % loader.ahead == 0:
+                loader.prepare(step)
+
     def next(self, step: Tensor) -> Drawn:
         """The batch of a step, a tensor (1,); steps come in their order."""
         if self.is_resident:

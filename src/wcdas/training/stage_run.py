@@ -16,6 +16,7 @@ from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.concentration import ConcentrationHead
 from wcdas.heads.multiplicative_margin import MultiplicativeMarginHead
+from wcdas.kernels.streams import Beside
 from wcdas.training import checkpoint
 from wcdas.training.average import WeightAverage
 from wcdas.training.clock import Clock
@@ -76,6 +77,7 @@ class StageRun:
         self.step.state.lr = self.clock.values["lr"]
         self.step.state.progress = self.clock.values["progress"]
         self.graph: StepGraph | None = None
+        self.beside = Beside("statistics", device)
         plain = self.config.engine != "eager" and self.config.amp != "fp16"
         alone = self.ranks.world == 1 and device.type == "cuda"
         self.capturable = plain and alone and self.data.is_resident
@@ -89,6 +91,8 @@ class StageRun:
         key, size = stream(self.seed, epoch), self.data.batch_size
         for step in range(start, self.steps):
             seed = stream(key, step, self.ranks.rank)
+            if step > start:
+                self.data.prepare(step)
             try:
                 if self.graph is not None:
                     self.graph.replay(seed)
@@ -235,14 +239,13 @@ class StageRun:
                 head.annealing.copy_(self.clock.values["annealing"])
         batch, first = self.data.next(self.clock.step)
         self.optimizer.zero_grad(set_to_none=True)
-        loss, features = self._backward(batch)
+        features = self._backward(batch)
         if self.stage.clip:
             self.scaler.unscale_(self.optimizer)
             parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
             nn.utils.clip_grad_norm_(parameters, self.stage.clip)
         if isinstance(self.sampler, MetaSampler) and batch.second is not None:
             self._update_sampler(self.sampler, features, batch.second, first)
-        self.statistics.add(loss, features, batch.labels, self.model, self.clock.step)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.average is not None:
@@ -265,19 +268,22 @@ class StageRun:
             self.ranks.world,
         )
 
-    def _backward(self, batch: StepBatch) -> tuple[Tensor, Tensor]:
+    def _backward(self, batch: StepBatch) -> Tensor:
+        """Lay down the gradients; the features."""
         parts = _parts(batch, self.stage.accumulate)
-        losses, features = [], []
+        features = []
         for i, part in enumerate(parts):
             more = i + 1 < len(parts)
             several = isinstance(self.parallel, DistributedDataParallel)
             with cast(Any, self.parallel).no_sync() if more and several else nullcontext():
                 loss, f = self.parallel(part)
+                with self.beside:
+                    self.statistics.add(loss, f, part.labels, self.model, self.clock.step)
                 share = loss * (len(part.labels) / len(batch.labels))
                 self.scaler.scale(share).backward()
-            losses.append(share.detach())
+            self.beside.join()
             features.append(f)
-        return torch.stack(losses).sum(), torch.cat(features)
+        return torch.cat(features)
 
     def _asked(self, step: int) -> tuple[bool, bool]:
         """Whether to stop and whether a checkpoint is due; all ranks act on it in the same step."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import torch
 
+from wcdas.kernels.streams import own_stream
 from wcdas.training.seeded import seeded
 
 ONE_AT_A_TIME = threading.Lock()
@@ -25,7 +26,7 @@ class StepGraph:
 
     def _capture(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
         self.graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
+        stream = own_stream("capture")
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):

@@ -7,11 +7,13 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+from wcdas.backbones.resnet32 import ResNet32
 from wcdas.data.dataset import Dataset, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.data.random import stream
 from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
+from wcdas.kernels.residual_network import fuse
 from wcdas.training import checkpoint
 from wcdas.training.board import Board
 from wcdas.training.config import Config
@@ -51,6 +53,8 @@ class Trainer:
         self.console = console if ranks.is_main else None
         self.model = model.to(ranks.device)
         self.loading = loading | {"device": ranks.device, "rank": ranks.rank, "world": ranks.world}
+        if ranks.device.type == "cuda" and config.engine == "auto":
+            self._prepare_for_gpu()
         self.class_counts = dataset.class_counts
         self.stages = planned(config.stages)
         self.kept, self.selection = self._hold_out(
@@ -116,6 +120,15 @@ class Trainer:
         """Features and labels of training images as they are, without augmentation."""
         split = self.dataset.train.subset(indices)
         return self._predict(split)[0], split.labels
+
+    def _prepare_for_gpu(self) -> None:
+        """The kernels where there are some; convolutions of others want the channels last."""
+        backbone = self.model.backbone
+        if isinstance(backbone, ResNet32):
+            fuse(backbone)
+        else:
+            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.loading["memory_format"] = torch.channels_last
 
     def _hold_out(
         self, among: Tensor, fraction: float, purpose: int, **options: int

@@ -1,0 +1,91 @@
+"""CUDA kernels compiled when they are first needed, and kept on disk for the next start.
+
+The source is `residual.cu`. A kernel is one of its templates with numbers filled in; all kernels of
+a network become one binary.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SOURCE = Path(__file__).with_name("residual.cu")
+THREADS = 128
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A template of the source with its numbers.
+
+    Args:
+        template: its name in the source.
+        numbers: its arguments, in their order.
+    """
+
+    template: str
+    numbers: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return "_".join([self.template, *map(str, self.numbers)])
+
+    @property
+    def line(self) -> str:
+        """The macro that makes a kernel of the template."""
+        return f"{self.template.upper()}({self.name}, {', '.join(map(str, self.numbers))})"
+
+
+def source_of(kernels: Iterable[Kernel]) -> str:
+    lines = sorted({kernel.line for kernel in kernels})
+    return "\n".join([SOURCE.read_text(), *lines, ""])
+
+
+class Kernels:
+    """The kernels of a network on the current GPU."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        from torch.cuda._utils import _cuda_load_module
+
+        names = sorted({kernel.name for kernel in kernels})
+        major, minor = torch.cuda.get_device_capability()
+        binary = compiled(source_of(kernels), names[0], f"{major}{minor}")
+        self.functions: Any = _cuda_load_module(binary, names)
+
+    def launch(self, kernel: Kernel, grid: tuple[int, int], *arguments: Any) -> None:
+        block = (THREADS, 1, 1)
+        self.functions[kernel.name](grid=(*grid, 1), block=block, args=list(arguments))
+
+
+@cache
+def kernels_on(device: torch.device, kernels: tuple[Kernel, ...]) -> Kernels:
+    with torch.cuda.device(device):
+        return Kernels(kernels)
+
+
+def compiled(source: str, name: str, capability: str) -> bytes:
+    """The binary of a source, from the cache if it is there; `name` is any kernel in it."""
+    from torch.cuda._utils import _nvrtc_compile
+
+    version = f"{torch.version.cuda} {capability}\n"
+    path = cache_folder() / f"{hashlib.sha256((version + source).encode()).hexdigest()}.cubin"
+    try:
+        return path.read_bytes()
+    except OSError:
+        binary, _ = _nvrtc_compile(source, name, compute_capability=capability)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}")
+        own.write_bytes(binary)
+        own.replace(path)
+    except OSError:  # nowhere to keep it: the next start compiles again
+        pass
+    return binary
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wcdas" / "kernels"
