@@ -6,7 +6,10 @@ import pytest
 import torch
 
 import wcdas
+from wcdas.errors import InterruptedRunError
 from wcdas.methods import METHODS, list_methods
+from wcdas.training.stage_run import StageRun
+from wcdas.training.step_graph import StepGraph
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -59,9 +62,33 @@ def test_what_a_stage_may_say_is_in_the_graph(settings, tmp_path):
     assert one[:3] == pytest.approx(other[:3], rel=0.05 if "amp" in settings else 1e-2)
 
 
-def test_nothing_waits_for_the_gpu_inside_an_epoch(tmp_path, monkeypatch):
-    from wcdas.training.step_graph import StepGraph
+def test_the_losses_of_the_first_twenty_steps(tmp_path, monkeypatch):
+    """The same sample randomness, float32 without TF32, the kernels out of the way."""
+    step_losses = {}
+    train_epoch = StageRun.train_epoch
 
+    def recorded(run, epoch, start, progress):
+        sums = []
+
+        class Watch:
+            def step(self, images):
+                sums.append(run.statistics.sums[:2].clone())
+
+        train_epoch(run, epoch, start, Watch())
+        sums = torch.stack([torch.zeros_like(sums[0]), *sums])
+        step_losses.setdefault(run.config.engine, []).extend(
+            (sums[1:] - sums[:-1]).unbind(1)[0].div((sums[1:] - sums[:-1])[:, 1]).tolist()
+        )
+
+    monkeypatch.setattr(StageRun, "train_epoch", recorded)
+    for engine in ("auto", "eager"):
+        train("wcdas", tmp_path / engine, engine, **{"backbone.name": "resnet32"})
+    graph, eager = (step_losses[engine][:20] for engine in ("auto", "eager"))
+    assert len(graph) == 20
+    assert graph == pytest.approx(eager, rel=1e-4)
+
+
+def test_nothing_waits_for_the_gpu_inside_an_epoch(tmp_path, monkeypatch):
     replay = StepGraph.replay
 
     def watched(graph, seed):
@@ -76,9 +103,6 @@ def test_nothing_waits_for_the_gpu_inside_an_epoch(tmp_path, monkeypatch):
 
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
-    from wcdas.errors import InterruptedRunError
-    from wcdas.training.stage_run import StageRun
-
     whole = train("wcdas", tmp_path / "whole", "auto")
     asked = StageRun._asked
 

@@ -7,8 +7,8 @@
 //
 //     z = γr(y − μ) + β,   ∂L/∂y = γr ∂L/∂z − γr² (y − μ) Σ x̂ ∂L/∂z / M − γr Σ ∂L/∂z / M.
 //
-// Its four sums per channel, Σ y, Σ y², Σ ∂L/∂z and Σ x̂ ∂L/∂z, are added up in float64, in COPIES so that the
-// programs do not wait for one another; whoever needs them adds the copies.
+// Its four sums per channel, Σ y, Σ y², Σ ∂L/∂z and Σ x̂ ∂L/∂z, are added up by each program in float32 and
+// over the programs in float64, in COPIES so that they do not wait for one another; whoever needs them adds those.
 
 typedef unsigned short bf16;  // its bits
 
@@ -186,8 +186,8 @@ struct Tile {
 // Adds a program's two sums per channel to those of all programs. A thread has those of the channels
 // 8n + 2(lane % 4) and the next one; the lanes of equal lane % 4 and the warps have other places.
 template <int CHANNELS>
-__device__ void add_sums(double* sums, double (&first)[CHANNELS / 4], double (&second)[CHANNELS / 4]) {
-    __shared__ double of_warp[WARPS][2][CHANNELS];
+__device__ void add_sums(double* sums, float (&first)[CHANNELS / 4], float (&second)[CHANNELS / 4]) {
+    __shared__ float of_warp[WARPS][2][CHANNELS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int i = 0; i < CHANNELS / 4; i++) {
@@ -267,7 +267,7 @@ __device__ void convolution(const bf16* __restrict__ x, const bf16* __restrict__
             }
         }
 
-    double first[OUT / 4] = {}, second[OUT / 4] = {};
+    float first[OUT / 4] = {}, second[OUT / 4] = {};
     const long long start = ((long long)image * OUT_HEIGHT + first_row) * OUT_WIDE;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
@@ -289,8 +289,8 @@ __device__ void convolution(const bf16* __restrict__ x, const bf16* __restrict__
                     stored = two(v, w);
                     first[2 * n] += low(stored);
                     first[2 * n + 1] += high(stored);
-                    second[2 * n] += (double)low(stored) * low(stored);
-                    second[2 * n + 1] += (double)high(stored) * high(stored);
+                    second[2 * n] += low(stored) * low(stored);
+                    second[2 * n + 1] += high(stored) * high(stored);
                 } else {
                     if (through) {
                         const unsigned s = *(const unsigned*)(shortcut + from + channel);
@@ -463,7 +463,7 @@ __device__ void backward_start(const bf16* __restrict__ gradient, const bf16* __
     }
     __syncthreads();
     const int lane = threadIdx.x % 32;
-    double first[CHANNELS / 4] = {}, second[CHANNELS / 4] = {};
+    float first[CHANNELS / 4] = {}, second[CHANNELS / 4] = {};
     for (int place = (blockIdx.x * THREADS + threadIdx.x) / 4; place < places; place += gridDim.x * THREADS / 4)
 #pragma unroll
         for (int n = 0; n < CHANNELS / 8; n++) {

@@ -66,7 +66,7 @@ class Pass:
         y = x.new_empty(self.images, *layer.out_size, layer.channels)
         norm = self.norm(i if before is None else before)
         kernel = layer.forward(PLAIN if before is None else RELU_NORM)
-        grid = (self.images * layer.tiles, 1)
+        grid = (self.images * layer.out_size[0] // layer.rows, 1)
         weight = self.packed[i]
         self.launch(kernel, grid, x, x, *norm, weight, y, self.sums[i], y, *norm, y, y)
         return y
@@ -98,7 +98,7 @@ class Pass:
         result = torch.empty_like(source_y)
         activation, shortcut = end or (source_y, source_y)
         kernel = layer.input_gradient(ACTIVATION if end else NORMALISED)
-        grid = (self.images * layer.in_tiles, 1)
+        grid = (self.images * layer.height // layer.in_rows, 1)
         weight, into = self.packed[len(self.layers) + i - 1], self.sums[source]
         norms = self.norm(i), self.norm(source)
         self.launch(
@@ -110,7 +110,8 @@ class Pass:
         """∂L/∂W of a layer."""
         layer = self.layers[i]
         kernel = layer.weight_gradient(PLAIN if before is None else RELU_NORM)
-        programs = min(self.images * layer.tiles, WEIGHT_PROGRAMS[layer.channels])
+        tiles = self.images * layer.out_size[0] // layer.weight_rows
+        programs = min(tiles, WEIGHT_PROGRAMS[layer.channels])
         grid = (programs, layer.channels // layer.block)
         of_x = self.norm(i if before is None else before)
         partials = torch.empty(programs, layer.weights, device=x.device)

@@ -11,17 +11,29 @@ from wcdas.kernels.kernel import Kernel
 
 PLAIN, RELU_NORM, GRADIENT = 0, 1, 2  # what a convolution loads
 MEASURED, NORMALISED, ACTIVATION = 0, 1, 2  # what it stores
-PLACES = {16: 256, 32: 128, 64: 64}  # of a tile at most, by output channels
-WEIGHT_PROGRAMS = {16: 264, 32: 132, 64: 66}  # that share the tiles, by output channels
+PLACES = {16: 512, 32: 256, 64: 64}  # of a convolution's tile at most, by output channels
+WEIGHT_PLACES = {16: 256, 32: 128, 64: 64}  # of a weight gradient's
+WEIGHT_PROGRAMS = {16: 264, 32: 132, 64: 33}  # that share the tiles, by output channels
 BLOCK_END_PROGRAMS = 1056
-SHARED_BYTES = 48 * 1024
+SHARED_BYTES, TILE_BYTES = 48 * 1024, 40 * 1024
 COPIES = 16  # of the sums of a batch norm
 
 
-def tile_rows(height: int, width: int, places: int) -> int:
+def tile_bytes(rows: int, width: int, stride: int, depth: int) -> int:
+    """Shared memory for what `rows` rows of output read."""
+    return ((rows - 1) * stride + 3) * ((width - 1) * stride + 3) * (depth + 8) * 2
+
+
+def tile_rows(size: tuple[int, int], places: int, stride: int, depth: int) -> int:
     """Rows of a tile: a divisor of the height, so that all tiles are alike."""
-    fitting = [rows for rows in range(1, height + 1) if height % rows == 0]
-    return max(rows for rows in fitting if rows * width <= places or rows == 1)
+    height, width = size
+    return max(
+        rows
+        for rows in range(1, height + 1)
+        if height % rows == 0
+        and (rows == 1 or rows * width <= places)
+        and (rows == 1 or tile_bytes(rows, width, stride, depth) <= TILE_BYTES)
+    )
 
 
 @dataclass(frozen=True)
@@ -48,14 +60,20 @@ class Layer:
         return 9 * self.in_channels * self.channels
 
     @property
-    def tiles(self) -> int:
-        """Of an image's output."""
-        height, width = self.out_size
-        return height // tile_rows(height, width, PLACES[self.channels])
+    def rows(self) -> int:
+        """Of a tile of the output."""
+        return tile_rows(self.out_size, PLACES[self.channels], self.stride, self.depth)
 
     @property
-    def in_tiles(self) -> int:
-        return self.height // tile_rows(self.height, self.width, PLACES[self.in_channels])
+    def weight_rows(self) -> int:
+        """The same for the weight gradient."""
+        return tile_rows(self.out_size, WEIGHT_PLACES[self.channels], self.stride, self.depth)
+
+    @property
+    def in_rows(self) -> int:
+        """Of a tile of the input, for its gradient."""
+        size = (self.height, self.width)
+        return tile_rows(size, PLACES[self.in_channels], 1, self.channels)
 
     @property
     def block(self) -> int:
@@ -64,21 +82,21 @@ class Layer:
 
     def forward(self, load: int) -> Kernel:
         sizes = (self.height, self.width, *self.out_size)
-        rows = tile_rows(*self.out_size, PLACES[self.channels])
-        numbers = (load, MEASURED, self.in_channels, self.channels, *sizes, self.stride, 1, rows)
+        channels = (self.in_channels, self.channels)
+        numbers = (load, MEASURED, *channels, *sizes, self.stride, 1, self.rows)
         return Kernel("convolution", numbers)
 
     def input_gradient(self, store: int) -> Kernel:
         sizes = (*self.out_size, self.height, self.width)
-        rows = tile_rows(self.height, self.width, PLACES[self.in_channels])
-        numbers = (GRADIENT, store, self.channels, self.in_channels, *sizes, 1, self.stride, rows)
+        channels = (self.channels, self.in_channels)
+        numbers = (GRADIENT, store, *channels, *sizes, 1, self.stride, self.in_rows)
         return Kernel("convolution", numbers)
 
     def weight_gradient(self, load: int) -> Kernel:
         sizes = (self.height, self.width, *self.out_size)
-        rows = tile_rows(*self.out_size, PLACES[self.channels])
         channels = (self.in_channels, self.channels, self.block)
-        return Kernel("weight_gradient", (load, *channels, *sizes, self.stride, rows))
+        numbers = (load, *channels, *sizes, self.stride, self.weight_rows)
+        return Kernel("weight_gradient", numbers)
 
     @property
     def weight_sum(self) -> Kernel:
@@ -100,16 +118,14 @@ class Layer:
     @property
     def shared_bytes(self) -> int:
         """The most shared memory that one of its kernels takes."""
-
-        def tile(size: tuple[int, int], stride: int, depth: int, channels: int) -> int:
-            rows = tile_rows(*size, PLACES[channels])
-            return ((rows - 1) * stride + 3) * ((size[1] - 1) * stride + 3) * (depth + 8) * 2
-
-        places = PLACES[self.channels] + max(16, self.out_size[1])
-        both = tile(self.out_size, self.stride, self.depth, self.channels) + places * 2 * (self.block + 8)
-        size = (self.height, self.width)
-        back = tile(size, 1, self.channels, self.in_channels) if self.in_channels >= 16 else 0
-        return max(both, back) + 8 * 1024
+        width = self.out_size[1]
+        forward = tile_bytes(self.rows, width, self.stride, self.depth)
+        gradient = tile_bytes(self.weight_rows, width, self.stride, self.depth)
+        gradient += (self.weight_rows * width + 15) * 2 * (self.block + 8)
+        back = 0
+        if self.in_channels in PLACES:
+            back = tile_bytes(self.in_rows, self.width, 1, self.channels)
+        return max(forward, gradient, back) + 6 * 1024  # beside the tiles
 
 
 class Plan:

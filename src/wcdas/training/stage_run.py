@@ -218,7 +218,8 @@ class StageRun:
         before = copy.deepcopy(self._state(epoch, start))
 
         def undo() -> None:
-            self.restore(before)
+            self.restore(before)  # the rate of then with it
+            self._set_rate(0.0)
             self._begin_epoch(epoch, start)
 
         self._set_rate(0.0)

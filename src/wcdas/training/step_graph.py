@@ -17,7 +17,7 @@ class StepGraph:
 
     Args:
         body: what is captured: device work alone, on tensors that stay where they are.
-        undo: puts everything back that the steps before the capture have changed.
+        undo: puts everything back that a step before the capture has changed.
     """
 
     def __init__(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
@@ -31,7 +31,7 @@ class StepGraph:
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
                 body()
-            undo()
+                undo()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
         # Other threads may do as they like meanwhile.
