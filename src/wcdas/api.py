@@ -22,6 +22,7 @@ from wcdas.evaluation import result_table
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
+from wcdas.recipes.effect import check_effect
 from wcdas.recipes.places import place, placed, short
 from wcdas.recipes.resuming import same_data, unchanged
 from wcdas.recipes.settings import (
@@ -120,7 +121,8 @@ def train(
     else:
         method = method or DEFAULT_METHOD
         check_keys(layers, method)
-        resolve(method, "", layers, {}, seed)  # a bad value is refused before images are read
+        # A bad value is refused before images are read.
+        check_effect([(resolve(method, "", layers, {}, seed), layers)])
         if out is not None:
             check_free(Path(out))
         options = data_of(layers)

@@ -17,6 +17,7 @@ from wcdas.errors import InputError
 from wcdas.methods import find_method
 from wcdas.names import unknown
 from wcdas.training.config import Config, build
+from wcdas.training.schedule import planned
 
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
 TABLES = (
@@ -110,11 +111,12 @@ def resolve(
             raise InputError(str(unknown("stage", name, table["stages"])))
     _drop_options_of_another_head(table, settings)
     _merge(table, _spread(settings, table["stages"]))
-    _continue(table["stages"])
     _check_options(table["options"], hooks.options, method)
     if seed is not None:
         table["seed"] = seed
-    return build({"method": method, "data": {}} | table)
+    config = build({"method": method, "data": {}} | table)
+    planned(config.stages)  # refuses stages without epochs
+    return config
 
 
 def _drop_options_of_another_head(table: Table, layer: Table) -> None:
@@ -122,15 +124,6 @@ def _drop_options_of_another_head(table: Table, layer: Table) -> None:
     name = layer.get("head", {}).get("name")
     if name is not None and name != table.get("head", {}).get("name"):
         table["head"] = {}
-
-
-def _continue(stages: Table) -> None:
-    """A stage that continues another has its settings where it does not say otherwise."""
-    previous: Table = {}
-    for name, stage in stages.items():
-        if stage.get("optimizer") == "continue":
-            stages[name] = previous | stage
-        previous = stages[name]
 
 
 def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
