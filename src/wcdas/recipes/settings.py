@@ -22,15 +22,26 @@ def read_layers(
     recipe: str | Path | None, settings: Settings, method: str | None
 ) -> tuple[list[Table], str | None]:
     """The tables given over the shipped recipe, and the method they name; later wins."""
+    table, named = read_own(recipe)
     last = parse_settings(as_list(settings))
-    table = read_recipe(recipe) if recipe is not None else {}
-    table.pop("info", None)
-    named = table.pop("method", None)
     method = last.pop("method", method or named)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
-    own = table.pop("methods", {}).get(method or DEFAULT_METHOD, {})
-    return [*(layer for layer in (table, own) if layer), last], method
+    return [*for_method(table, method or DEFAULT_METHOD), last], method
+
+
+def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
+    """The contents of a recipe, or of a run's `run.toml`, and the method it names."""
+    table = read_recipe(recipe) if recipe is not None else {}
+    table.pop("info", None)
+    return table, table.pop("method", None)
+
+
+def for_method(recipe: Mapping[str, Any], method: str) -> list[Table]:
+    """The tables of a recipe: what it says of all methods, and of this one."""
+    shared = {key: value for key, value in recipe.items() if key != "methods"}
+    own = recipe.get("methods", {}).get(method, {})
+    return [layer for layer in (shared, own) if layer]
 
 
 def check_keys(layers: list[Table], method: str) -> None:
