@@ -16,7 +16,13 @@ def test_a_loss_that_is_no_number(tmp_path, start):
     assert child.status() == 1
     line = child.output.read_text().splitlines()[-1]
     assert "NaN or infinite in stage representation, epoch 1, step " in line
+    assert "; start a new one with a lower rate, --set lr=…, or with stages.repres" in line
+    assert "checkpoint" not in line  # there is none yet
     assert "Traceback" not in child.output.read_text()
+    with pytest.raises(InputError, match=r"run failed: the loss became NaN .* a lower rate"):
+        wcdas.load(tmp_path / "run")
+    with pytest.raises(InputError, match="is not empty; choose another"):
+        wcdas.train(settings={"lr": 0.1}, out=tmp_path / "run")
 
 
 def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
@@ -26,6 +32,7 @@ def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
     child = start("train", "--out", run, "--set", *settings)
     assert child.status() == 1, child.output.read_text()
     assert "stage classifier, epoch 1, step" in child.output.read_text()
+    assert f"; checkpoints from before are kept in {run}; start" in child.output.read_text()
     state = checkpoint.load_latest(run / "checkpoint")
     assert (state["stage"], state["epoch"], state["step"]) == (0, 2, 0)
     assert all(value.isfinite().all() for value in state["model"].values())
@@ -146,10 +153,12 @@ def test_changed_data_is_refused(unfinished, features):
 
 
 def test_the_same_again_is_resumed(unfinished, features):
+    (unfinished / "failure.txt").write_text("the loss became NaN\n")
     run = wcdas.train(
         features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
     )
     assert (run.path / "model.safetensors").exists()
+    assert not (run.path / "failure.txt").exists()
 
 
 def test_resuming_without_a_run(tmp_path):

@@ -74,6 +74,8 @@ class Trainer:
         """Train from the beginning, or from the last checkpoint in the folder."""
         state = checkpoint.load_latest(self.folder.checkpoints)
         start = state["stage"] if state else 0
+        if self.ranks.is_main:
+            self.folder.failure.unlink(missing_ok=True)
         with self.interrupt:
             for index in range(len(self.stages)):
                 self._enter(index)
