@@ -34,7 +34,7 @@ from wcdas.recipes.settings import (
     read_layers,
 )
 from wcdas.sweeps import Asked, Sweep, run_sweep
-from wcdas.sweeps.beginning import begin, check_buildable, settled, shared_workers
+from wcdas.sweeps.beginning import begin, check_buildable, check_known, settled, shared_workers
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config
@@ -180,6 +180,7 @@ def sweep(
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
         dataset = open_data(plan.source, plan.data, plan.skip_bad)
+        check_known(plan, parallel, device, dataset)
         dataset = replace(dataset, name=short(plan.source))
         configured = {
             method: _configure(dataset, plan.source, method, plan.layers(method), 0, kind)
