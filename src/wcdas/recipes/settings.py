@@ -75,7 +75,10 @@ def data_of(layers: list[Table]) -> Table:
 def as_list(settings: Settings) -> list[str]:
     if settings is None or isinstance(settings, Mapping):
         return [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
-    return [settings] if isinstance(settings, str) else list(settings)
+    given = [settings] if isinstance(settings, str) else settings
+    if not isinstance(given, Sequence) or not all(isinstance(line, str) for line in given):
+        raise InputError(f"settings are {settings!r}; expected {{'epochs': 50}} or ['epochs=50']")
+    return list(given)
 
 
 def _as_toml(value: Any) -> str:

@@ -47,7 +47,7 @@ def begin(
 
 def shared_workers(workers: int | None, parallel: int) -> int:
     """The processes that decode images for a run, where the runs at work share the cores."""
-    if parallel < 1:
+    if type(parallel) is not int or parallel < 1:
         raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
     return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
 
