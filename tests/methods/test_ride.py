@@ -202,8 +202,8 @@ def test_the_threshold_holds_from_the_routing_stage_on(threshold, logit):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"experts": 1}, "experts is 1"),
-        ({"width": 2.0}, "width is 2"),
+        ({"experts": 1}, "options.experts is 1"),
+        ({"width": 2.0}, "options.width is 2"),
         ({"threshold": 1.5}, "threshold is 1.5; expected 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected above 0"),
         ({"temperature_slope": 1.0}, "temperature_slope is 1.0; expected at least 0 and below 1"),

@@ -1,5 +1,6 @@
 """Recipes: what overrides what, and what is refused."""
 
+import re
 import tomllib
 
 import pytest
@@ -10,7 +11,7 @@ from wcdas.errors import InputError
 from wcdas.methods import list_methods
 from wcdas.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header, resolve
 from wcdas.recipes.effect import check_effect
-from wcdas.recipes.settings import read_layers
+from wcdas.recipes.settings import check_keys, read_layers
 from wcdas.training.config import as_table, build
 from wcdas.training.schedule import planned
 
@@ -159,6 +160,25 @@ def test_the_table_of_a_run_is_a_recipe(method):
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         config(settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "said"),
+    [
+        ("wcdas", "mixup", "'stages.representation.mixup' or 'stages.classifier.mixup'?"),
+        ("ncm", "mixup", "did you mean 'stages.representation.mixup'?"),
+        ("wcdas", "flip", "did you mean 'augment.flip'?"),
+        ("wcdas", "holdout", "'calibration.holdout' or 'selection.holdout'?"),
+        ("wcdas", "imbalance", "did you mean 'data.imbalance'?"),
+        ("ride", "experts", "did you mean 'options.experts'?"),
+        ("wcdas", "classifier", "did you mean 'stages.classifier'?"),
+        ("wcdas", "epoch", "did you mean 'epochs'?"),
+        ("wcdas", "xyzzy", "known: amp, augment"),
+    ],
+)
+def test_a_bare_key_is_answered_with_its_place(method, key, said):
+    with pytest.raises(InputError, match=f"unknown key '{key}'; .*{re.escape(said)}"):
+        check_keys([{key: 1}], method)
 
 
 def test_unknown_names():

@@ -6,11 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from wcdas.data import OPTIONS
 from wcdas.errors import InputError
-from wcdas.methods import find_method
+from wcdas.methods import Method, find_method
 from wcdas.names import unknown
 from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe
-from wcdas.training.config import Config
+from wcdas.training.config import Config, as_table, build, flat
 
 DEFAULT_METHOD = "wcdas"
 
@@ -46,11 +47,21 @@ def for_method(recipe: Mapping[str, Any], method: str) -> list[Table]:
 
 def check_keys(layers: list[Table], method: str) -> None:
     """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
-    find_method(method)
+    hooks = find_method(method)
     known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
     for key in (key for layer in layers for key in layer):
         if key not in known:
+            if places := _places(key, hooks):
+                raise InputError(f"unknown key {key!r}; did you mean {' or '.join(places[:3])}?")
             raise InputError(str(unknown("key", key, known)))
+
+
+def _places(key: str, method: Method) -> list[str]:
+    """The dotted keys whose last part is `key`, among those a run of a method can be given."""
+    config = build({"method": "", "data": {}, "options": method.options, **method.defaults})
+    paths = [*flat(as_table(config)), *(f"data.{name}" for name in OPTIONS)]
+    cut = [f"{path}.".partition(f".{key}.") for path in paths]
+    return list(dict.fromkeys(f"'{before}.{key}'" for before, found, _ in cut if found))
 
 
 def data_options(settings: Settings) -> Table:
