@@ -149,10 +149,10 @@ def test_class_means_against_numpy():
     assert means[6].eq(0).all()
 
 
-def test_ncm_predicts_the_nearest_mean(on_pixels, pixel_files):
+def test_ncm_predicts_the_nearest_mean(on_pixels, features):
     run = on_pixels("ncm", epochs=2, **{"calibration.holdout": 0.0})
-    x = np.load(pixel_files)
-    split = wcdas.open_dataset(pixel_files)
+    x = np.load(features)
+    split = wcdas.open_dataset(features)
     kept, labels = split.train.vectors.double().numpy(), split.train.labels.numpy()
     means = np.stack([kept[labels == j].mean(0) for j in range(10)])
     cosine = (x @ means.T) / np.linalg.norm(x, axis=1, keepdims=True)

@@ -1,6 +1,8 @@
 """The work fails: one line, exit status 1, and what was done is kept."""
 
+import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,9 +111,15 @@ FAST = {"epochs": 1, "evaluate_every": 1}
 
 
 @pytest.fixture
-def unfinished(features, tmp_path):
+def own_features(features, tmp_path):
+    """Features that a test may change."""
+    return Path(shutil.copytree(features.parent, tmp_path / "features")) / features.name
+
+
+@pytest.fixture
+def unfinished(own_features, tmp_path):
     """A run on features whose model has not been written yet."""
-    run = wcdas.train(features, "wcdas", settings=FAST, out=tmp_path / "run", device="cpu").path
+    run = wcdas.train(own_features, settings=FAST, out=tmp_path / "run", device="cpu").path
     (run / "model.safetensors").unlink()
     return run
 
@@ -142,20 +150,20 @@ def test_a_changed_recipe_file_is_refused(unfinished, tmp_path):
         wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu")
 
 
-def test_changed_data_is_refused(unfinished, features):
-    labels = np.load(features.with_name("pixels_labels.npy"))
+def test_changed_data_is_refused(unfinished, own_features):
+    labels = np.load(own_features.with_name("pixels_labels.npy"))
     labels[0] = 1
-    np.save(features.with_name("pixels_labels.npy"), labels)
+    np.save(own_features.with_name("pixels_labels.npy"), labels)
     with pytest.raises(
         InputError, match=r"data has changed since .*training samples in 10 classes"
     ):
         wcdas.train(out=unfinished, resume=True, device="cpu")
 
 
-def test_the_same_again_is_resumed(unfinished, features):
+def test_the_same_again_is_resumed(unfinished, own_features):
     (unfinished / "failure.txt").write_text("the loss became NaN\n")
     run = wcdas.train(
-        features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
+        own_features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
     )
     assert (run.path / "model.safetensors").exists()
     assert not (run.path / "failure.txt").exists()
