@@ -58,6 +58,7 @@ def without_gradient(model, batch, state):
         ({"build_model": lambda parts: parts.backbone}, "build_model of own gave .* a Classifier"),
     ],
 )
+@pytest.mark.filterwarnings("error")  # no thread that still writes to the run
 def test_hooks_that_give_back_something_else(hooks, said, features, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "own", Method("mine", "", GOOD, **hooks))
     with pytest.raises(InputError, match=said):

@@ -13,6 +13,7 @@ from wcdas.training.config import Config, Stage
 from wcdas.training.distributed import Ranks
 from wcdas.training.meta_sampler import MetaSampler
 from wcdas.training.method import Method, plain_model
+from wcdas.training.model import FROM_LINEAR
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
@@ -56,7 +57,7 @@ def check_stages(
                     "expected 'all' or 'classifier'"
                 )
             _check_set_head(name, stage, config.method, method)
-            if stage.head in ("lws", "tau-norm") and config.head["name"] != "linear":
+            if stage.head in FROM_LINEAR and config.head["name"] != "linear":
                 raise InputError(
                     f"head is {stage.head!r}, which is built from a linear one, but head.name is "
                     f"{config.head['name']!r}; expected 'linear'"
