@@ -159,7 +159,7 @@ def sweep(
 
     Args:
         data: as for `train`.
-        methods: names of `list_methods()`, as a list or as "a,b,c".
+        methods: names of `list_methods()`, as a list or as "a,b,c"; the recipe's without them.
         seeds: how many, from 0 on; 3 without it.
         parallel: runs at a time; several have processes of their own.
         recipe: as for `train`.

@@ -198,6 +198,12 @@ def test_own_recipes(tmp_path):
     file.write_text('backbone = "resnet50"\n')
     with pytest.raises(InputError, match="backbone is 'resnet50'; expected a table"):
         read_recipe(file)
+    file.write_text("[methods]\nsoftmax = 3\n")
+    with pytest.raises(InputError, match=r"methods.softmax is 3; expected a table"):
+        read_recipe(file)
+    file.write_text("[methods.softmax.stages]\nrepresentation = 3\n")
+    with pytest.raises(InputError, match=r"methods.softmax.stages.representation is 3; expected"):
+        read_recipe(file)
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"own.toml cannot be read as TOML"):
         read_recipe(file)

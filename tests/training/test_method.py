@@ -16,6 +16,7 @@ GOOD = {"head": HEAD, "stages": STAGES}
         ({"defaults": {"head": HEAD}}, "'mine' has stages None; expected defaults with stages="),
         ({"defaults": {"head": HEAD, "stages": {}}}, "has stages {}; expected"),
         ({"defaults": {"head": HEAD, "stages": ["one"]}}, r"has stages \['one'\]; expected"),
+        ({"defaults": None}, "'mine' has head None; expected defaults with head="),
         ({"defaults": {"stages": STAGES}}, "'mine' has head None; expected defaults with head="),
         ({"defaults": {"head": "linear", "stages": STAGES}}, "has head 'linear'; expected"),
         ({"defaults": {"head": {"scale": 3.0}, "stages": STAGES}}, "has head {'scale': 3.0}"),

@@ -130,7 +130,7 @@ def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
     for name, value in given.items():
         if name not in known:
             if not known:
-                raise InputError(f"options.{name} is given, but {method} has no options")
+                raise InputError(f"options.{name} is given, but {method} has none; leave it out")
             raise InputError(str(unknown(f"option of {method}", name, known)))
         if type(value) in (int, float) and not 0 <= value < math.inf:
             raise InputError(f"options.{name} is {value}; expected a number of at least 0")
@@ -165,14 +165,18 @@ def _for_stages(layer: Table, names: Iterable[str]) -> Table:
     return layer | {"stages": {name: stages[name] for name in names if name in stages}}
 
 
-def _checked(layer: Table) -> Table:
+def _checked(layer: Table, prefix: str = "") -> Table:
     """A layer whose tables are tables, so that layers can be laid over each other."""
     places = {key: layer[key] for key in TABLES if key in layer}
-    if isinstance(layer.get("stages"), dict):
-        places |= {f"stages.{name}": stage for name, stage in layer["stages"].items()}
-    for path, value in places.items():
+    for key in ("stages", "methods"):
+        if isinstance(layer.get(key), dict):
+            places |= {f"{key}.{name}": table for name, table in layer[key].items()}
+    for place, value in places.items():
+        path = prefix + place
         if not isinstance(value, dict):
             raise InputError(f"{path} is {value!r}; expected a table; set a key in it, {path}.KEY")
+        if place.startswith("methods."):
+            _checked(value, f"{path}.")
     return layer
 
 

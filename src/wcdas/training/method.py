@@ -130,8 +130,9 @@ class Method:
     training_step: Callable[[Classifier, StepBatch, StepState], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        who, defaults = f"the method {self.summary!r}", dict(self.defaults)
-        head, stages = defaults.get("head"), defaults.get("stages")
+        who = f"the method {self.summary!r}"
+        tables = self.defaults if isinstance(self.defaults, Mapping) else {}
+        head, stages = tables.get("head"), tables.get("stages")
         if not isinstance(head, Mapping) or "name" not in head:
             raise InputError(f"{who} has head {head!r}; expected defaults with head={{'name': …}}")
         if not isinstance(stages, Mapping) or not stages:
