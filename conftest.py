@@ -1,10 +1,7 @@
-import os
-
 import pytest
 import torch
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)  # the workers share the cores
+torch.set_num_threads(1)  # many small operations are faster so, and workers share the cores
 
 
 @pytest.fixture(autouse=True)

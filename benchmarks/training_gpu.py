@@ -4,8 +4,8 @@ python benchmarks/training_gpu.py [--data DIR] [--seconds 10] [--parallel 8] [--
 
 ResNet-32, batch 256, AutoAugment + crop + flip + Cutout, WCDAS head, SGD with momentum:
 
-- "workers, PIL, float32, eager": images augmented one by one by worker processes, as the public code
-  of the paper and most others do;
+- "workers, PIL, float32, eager": images augmented one by one by worker processes, as the public
+  code of the paper and most others do;
 - "workers, PIL, bf16, compiled": the same with autocast and torch.compile;
 - "eager" and "graph": `wcdas train` with engine=eager and engine=auto, float32 and bf16;
 - "graph × K": K runs at a time, as `wcdas sweep --parallel K` does them.

@@ -1,4 +1,4 @@
-"""Folders of real pictures, cut from scikit-learn's photographs, and a run trained on one."""
+"""Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -65,9 +65,18 @@ def mixed_folder(pictures: Pictures, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pixels of the long-tailed digits as vectors, in an .npy file with labels beside it."""
+    folder = tmp_path_factory.mktemp("features")
+    split = wcdas.open_dataset("digits-lt").train
+    np.save(folder / "pixels.npy", split.pixels.flatten(1).float().numpy() / 255)
+    np.save(folder / "pixels_labels.npy", split.labels.numpy())
+    return folder / "pixels.npy"
+
+
+@pytest.fixture(scope="session")
 def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """The softmax baseline on `mixed_folder`: its prior is that of training."""
-    torch.set_num_threads(1)
     return wcdas.train(
         mixed_folder,
         "softmax",
@@ -81,6 +90,5 @@ def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> w
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
-    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("runs") / "digits"
     return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu")

@@ -74,6 +74,12 @@ def test_the_method_comes_from_the_recipe_then_the_call_then_the_settings(tmp_pa
     assert run.model.info.head == "linear"
 
 
+@pytest.mark.parametrize("settings", [3, [3], {"epochs=1"}])
+def test_settings_of_another_kind(settings):
+    with pytest.raises(InputError, match=r"settings are .*; expected {'epochs': 50} or \['epochs"):
+        wcdas.train(settings=settings)
+
+
 def test_state_of_the_process_is_given_back(tmp_path):
     settings = ONE_EPOCH | {"deterministic": True}
     wcdas.train(method="softmax", settings=settings, out=tmp_path / "run", device="cpu")

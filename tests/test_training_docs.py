@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wcdas
-from wcdas.deploy.opening import KNOWN
+from wcdas.data import OPTIONS
 from wcdas.recipes import list_recipes
 from wcdas.training.config import (
     Annealing,
@@ -79,7 +79,7 @@ def test_every_shipped_recipe_is_described():
 def test_every_dataset_and_option_is_described():
     page = (DOCS / "data.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in wcdas.list_datasets())
-    assert all(f"| `data.{name}` |" in page for name in KNOWN)
+    assert all(f"| `data.{name}` |" in page for name in OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from wcdas.evaluation import result_table
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
+from wcdas.recipes.effect import check_effect
 from wcdas.recipes.places import place, placed, short
 from wcdas.recipes.resuming import same_data, unchanged
 from wcdas.recipes.settings import (
@@ -33,7 +34,7 @@ from wcdas.recipes.settings import (
     read_layers,
 )
 from wcdas.sweeps import Asked, Sweep, run_sweep
-from wcdas.sweeps.beginning import begin, check_buildable, settled, shared_workers
+from wcdas.sweeps.beginning import begin, check_buildable, check_known, settled, shared_workers
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config
@@ -120,7 +121,8 @@ def train(
     else:
         method = method or DEFAULT_METHOD
         check_keys(layers, method)
-        resolve(method, "", layers, {}, seed)  # a bad value is refused before images are read
+        # A bad value is refused before images are read.
+        check_effect([(resolve(method, "", layers, {}, seed), layers)])
         if out is not None:
             check_free(Path(out))
         options = data_of(layers)
@@ -157,7 +159,7 @@ def sweep(
 
     Args:
         data: as for `train`.
-        methods: names of `list_methods()`, as a list or as "a,b,c".
+        methods: names of `list_methods()`, as a list or as "a,b,c"; the recipe's without them.
         seeds: how many, from 0 on; 3 without it.
         parallel: runs at a time; several have processes of their own.
         recipe: as for `train`.
@@ -178,6 +180,7 @@ def sweep(
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
         dataset = open_data(plan.source, plan.data, plan.skip_bad)
+        check_known(plan, parallel, device, dataset)
         dataset = replace(dataset, name=short(plan.source))
         configured = {
             method: _configure(dataset, plan.source, method, plan.layers(method), 0, kind)

@@ -154,7 +154,9 @@ def sweep(
     data: Data = None,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Names of `wcdas list methods`."),
+        typer.Option(
+            metavar="A,B,C", help="Names of `wcdas list methods`.  [default: the recipe's]"
+        ),
     ] = None,
     seeds: Annotated[
         int | None,

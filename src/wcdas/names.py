@@ -11,7 +11,7 @@ T = TypeVar("T")
 def unknown(kind: str, given: str, known: Iterable[str]) -> ValueError:
     """The error for a name that is not known, to be raised by the caller."""
     known = sorted(known)
-    near = get_close_matches(given.lower().replace("_", "-"), known, n=3, cutoff=0.4)
+    near = get_close_matches(given.lower().replace("_", "-"), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
     return ValueError(f"unknown {kind} {given!r}; {hint}")
 

@@ -71,9 +71,9 @@ def test_resnets_for_small_images_have_their_number_of_layers(layers):
         ("ResNet-50", "'resnet50'"),
         ("efficientnet0", "'efficientnet_b0'"),
         ("resnet50.a1_in1q", "'resnet50.a1_in1k'"),
-        ("hf-hub:timm/resnet18", "list_backbones"),
-        ("local-dir:/tmp", "list_backbones"),
-        ("", "list_backbones"),
+        ("hf-hub:timm/resnet18", "see `wcdas list backbones`"),
+        ("local-dir:/tmp", "see `wcdas list backbones`"),
+        ("", "see `wcdas list backbones`"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(given, near):

@@ -106,8 +106,9 @@ def test_normalisation_of_pretrained_weights_is_kept(tmp_path):
 def test_what_cannot_be_cut_is_refused():
     with pytest.raises(InputError, match=r"convnext_atto cannot be cut .* expected resnet32"):
         Experts(create_backbone("convnext_atto", input_size=32))
-    with pytest.raises(InputError, match="experts is 1; expected at least 2"):
-        Experts(create_backbone("resnet32"), count=1)
+    for count in (1, 100_000):
+        with pytest.raises(InputError, match=f"options.experts is {count}; expected 2 to 32"):
+            Experts(create_backbone("resnet32"), count=count)
     for width in (0.0, 1.5, float("nan")):
-        with pytest.raises(InputError, match=f"width is {width}; expected above 0"):
+        with pytest.raises(InputError, match=f"options.width is {width}; expected above 0"):
             Experts(create_backbone("resnet32"), width=width)

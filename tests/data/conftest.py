@@ -1,6 +1,6 @@
 """Real pictures for the tests: tiles of scikit-learn's sample photographs and its digits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -9,15 +9,6 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Many small operations are faster on one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

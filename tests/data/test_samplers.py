@@ -140,6 +140,8 @@ def test_bad_input_is_named():
         create_sampler("class_balance", LABELS, 6)
     with pytest.raises(InputError, match="per_class"):
         create_sampler("class-aware", LABELS, 6, per_clas=2)
+    with pytest.raises(InputError, match="per_class is 'x'; expected a whole number"):
+        create_sampler("class-aware", LABELS, 6, per_class="x")
     with pytest.raises(InputError, match="per_class is 0"):
         create_sampler("class-aware", LABELS, 6, per_class=0)
     with pytest.raises(InputError, match="label 5 is out of range; expected 0 to 4"):

@@ -17,7 +17,6 @@ WEIGH = wcdas.Correction(aggregate_experts=True)
 
 
 def train_sade(data: str | Path, out: Path) -> wcdas.Run:
-    torch.set_num_threads(1)
     return wcdas.train(data, "sade", settings={"epochs": 1}, out=out, device="cpu")
 
 

@@ -1,9 +1,8 @@
-"""Quick runs of whole methods: on the pixels of the long-tailed digits, taken as features."""
+"""Quick runs of whole methods on the long-tailed digits, as images and as features."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,30 +12,29 @@ from wcdas.data import open_dataset
 Pixels = Callable[..., wcdas.Run]
 
 
-@pytest.fixture(autouse=True, scope="package")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def pixel_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pixels")
-    split = open_dataset("digits-lt").train
-    np.save(folder / "train.npy", split.pixels.flatten(1).float().numpy() / 255)
-    np.save(folder / "train_labels.npy", split.labels.numpy())
-    return folder / "train.npy"
-
-
 @pytest.fixture
-def on_pixels(pixel_files: Path, tmp_path: Path) -> Pixels:
+def on_pixels(features: Path, tmp_path: Path) -> Pixels:
     """Train a method on the pixels: `on_pixels("crt", epochs=5)`; the run is in a new folder."""
 
     def run(method: str, **settings: object) -> wcdas.Run:
         out = tmp_path / f"{method}-{len(list(tmp_path.iterdir()))}"
-        return wcdas.train(pixel_files, method, settings=settings, out=out, device="cpu")
+        return wcdas.train(features, method, settings=settings, out=out, device="cpu")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def on_digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., wcdas.Run]:
+    """Train a method on the digits with the smallest network: `on_digits("ride")`."""
+
+    def run(method: str, epochs: int = 12, **settings: object) -> wcdas.Run:
+        given = {
+            "stages.representation.epochs": epochs,
+            "evaluate_every": 99,
+            "backbone.name": "resnet8",
+        }
+        out = tmp_path_factory.mktemp(method) / "run"
+        return wcdas.train(method=method, settings=given | settings, out=out, device="cpu")
 
     return run
 

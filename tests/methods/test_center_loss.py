@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
@@ -71,13 +70,8 @@ def test_bad_options_are_refused():
         build_model(Parts(backbone, None, COUNTS, {"weight": -1.0, "alpha": 0.5}))
 
 
-def test_on_digits(tmp_path, loaded_top1):
-    settings = {
-        "stages.representation.epochs": 12,
-        "evaluate_every": 99,
-        "backbone.name": "resnet8",
-    }
-    run = wcdas.train(method="center-loss", settings=settings, out=tmp_path / "run", device="cpu")
+def test_on_digits(on_digits, loaded_top1):
+    run = on_digits("center-loss")
     assert run.metrics["top1"] > 0.25
     assert run.metrics["many"] > 0.5
     assert not any("centers" in name for name in run.model.classifier.state_dict())

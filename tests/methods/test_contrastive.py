@@ -32,14 +32,6 @@ CONTRASTIVE = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def train(method, out, epochs=2, data=None, resume=False, **settings):
     given = {"stages.representation.epochs": epochs, "evaluate_every": 99} | settings
     if data is None:

@@ -1,6 +1,7 @@
 """cRT, LWS, τ-normalisation and nearest class mean: one representation, another classifier."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import wcdas
 from wcdas.data import open_dataset
+from wcdas.errors import InputError
 from wcdas.evaluation import evaluate
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.class_means import class_means
@@ -15,7 +17,7 @@ from wcdas.methods.tau_norm import TAUS, choose_tau
 from wcdas.training.method import StageStart
 from wcdas.training.model import Classifier
 
-SHORT = {"stages.representation.epochs": 2, "stages.classifier.epochs": 1, "evaluate_every": 9}
+SHORT = {"stages.representation.epochs": 2, "evaluate_every": 9}
 
 
 def head_of(run):
@@ -31,8 +33,8 @@ def test_all_share_the_representation_of_softmax(tmp_path):
     runs = {
         name: wcdas.train(method=name, settings=settings, out=tmp_path / name, device="cpu")
         for name, settings in (
-            ("softmax", {"stages.representation.epochs": 2, "evaluate_every": 9}),
-            ("crt", SHORT),
+            ("softmax", SHORT),
+            ("crt", SHORT | {"stages.classifier.epochs": 1}),
             ("ncm", SHORT),
         )
     }
@@ -147,10 +149,10 @@ def test_class_means_against_numpy():
     assert means[6].eq(0).all()
 
 
-def test_ncm_predicts_the_nearest_mean(on_pixels, pixel_files):
+def test_ncm_predicts_the_nearest_mean(on_pixels, features):
     run = on_pixels("ncm", epochs=2, **{"calibration.holdout": 0.0})
-    x = np.load(pixel_files)
-    split = wcdas.open_dataset(pixel_files)
+    x = np.load(features)
+    split = wcdas.open_dataset(features)
     kept, labels = split.train.vectors.double().numpy(), split.train.labels.numpy()
     means = np.stack([kept[labels == j].mean(0) for j in range(10)])
     cosine = (x @ means.T) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -162,3 +164,34 @@ def test_ncm_predicts_the_nearest_mean(on_pixels, pixel_files):
 def test_a_stage_that_trains_nothing_has_no_epochs(on_pixels):
     run = on_pixels("ncm", epochs=3)
     assert [line["stage"] for line in log(run)] == ["representation"] * 3
+    written = tomllib.loads((run.path / "run.toml").read_text())["stages"]["classifier"]
+    assert written == {"trains": "nothing", "head": "cosine"}
+
+
+@pytest.mark.parametrize("name", ["ncm", "tau-norm"])
+def test_a_run_that_trains_nothing_in_a_stage_is_a_recipe_and_can_be_resumed(
+    name, on_pixels, tmp_path
+):
+    run = on_pixels(name, epochs=2, lr=0.3)
+    again = wcdas.train(recipe=run.path / "run.toml", out=tmp_path / "again", device="cpu")
+    assert again.metrics == run.metrics
+    (again.path / "model.safetensors").unlink()
+    settings = {"epochs": 2, "lr": 0.3}
+    wcdas.train(settings=settings, out=again.path, resume=True, device="cpu")
+    assert (again.path / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("ncm", {"stages.classifier.epochs": 1}, "classifier.epochs has no effect, since nothing"),
+        ("ncm", {"stages.classifier.lr": 0.1}, "classifier.lr has no effect"),
+        ("tau-norm", {"stages.classifier.sampler": "meta"}, "classifier.sampler has no effect"),
+        ("ncm", {"stages.classifier.head": "keep"}, "ncm sets the values of 'cosine' there"),
+        ("tau-norm", {"stages.classifier.head": "keep"}, "sets the values of 'tau-norm' there"),
+    ],
+)
+def test_what_has_no_effect_on_it_is_refused(on_pixels, tmp_path, name, setting, message):
+    with pytest.raises(InputError, match=message):
+        on_pixels(name, epochs=1, **setting)
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
@@ -114,15 +113,9 @@ def test_bad_options_are_refused(options, message):
         build_model(Parts(backbone, None, COUNTS, EQUILIBRIUM.options | options))
 
 
-def test_on_digits(tmp_path, loaded_top1):
+def test_on_digits(on_digits, loaded_top1):
     """Scores of the last checkpoint are those of training, not those it began with."""
-    settings = {
-        "stages.representation.epochs": 12,
-        "stages.classifier.epochs": 2,
-        "backbone.name": "resnet8",
-    }
-    settings["evaluate_every"] = 99
-    run = wcdas.train(method="equilibrium", settings=settings, out=tmp_path / "run", device="cpu")
+    run = on_digits("equilibrium", **{"stages.classifier.epochs": 2})
     assert run.metrics["top1"] > 0.25
     assert run.metrics["few"] > 0
     assert run.model.info.prior == "none"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.losses import AffinityLoss
@@ -57,15 +56,8 @@ def test_the_first_batch_sets_the_scale():
     assert model.head.feature_scale.equal(before)
 
 
-def test_on_digits(tmp_path, loaded_top1):
-    settings = {
-        "stages.representation.epochs": 12,
-        "evaluate_every": 99,
-        "backbone.name": "resnet8",
-    }
-    run = wcdas.train(
-        method="gaussian-affinity", settings=settings, out=tmp_path / "run", device="cpu"
-    )
+def test_on_digits(on_digits, loaded_top1):
+    run = on_digits("gaussian-affinity")
     assert run.metrics["top1"] > 0.25
     assert run.metrics["many"] > 0.5
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])

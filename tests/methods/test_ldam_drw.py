@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from wcdas.data import open_dataset
+from wcdas.errors import InputError
 from wcdas.losses import LDAMLoss
 from wcdas.methods import find_method
+from wcdas.recipes import parse_settings, resolve
 from wcdas.training.config import build
 from wcdas.training.schedule import planned
 
@@ -46,4 +48,12 @@ def test_shares_of_short_runs():
 
     assert lengths(200) == [160, 40]
     assert lengths(2) == [1, 1]
-    assert lengths(1) == [1, 0]
+    with pytest.raises(InputError, match=r"first.epochs is 1, but stage second takes a share"):
+        lengths(1)
+
+
+@pytest.mark.parametrize("name", ["ldam-drw", "ride", "ride-wcdas"])
+def test_one_epoch_cannot_be_shared(name):
+    with pytest.raises(InputError, match=r"stages.representation.epochs is 1, but stage rewei"):
+        resolve(name, "digits-lt", [parse_settings(["epochs=1"])], {}, None)
+    assert resolve(name, "digits-lt", [parse_settings(["epochs=2"])], {}, None)

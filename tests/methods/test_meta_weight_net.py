@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch.func import functional_call
 from torch.nn import functional as F
 
-import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
@@ -255,15 +254,8 @@ def test_two_processes_learn_what_one_does(tmp_path):
         torch.testing.assert_close(other, one)
 
 
-def test_on_digits(tmp_path, loaded_top1):
-    settings = {
-        "stages.representation.epochs": 10,
-        "evaluate_every": 99,
-        "backbone.name": "resnet8",
-    }
-    run = wcdas.train(
-        method="meta-weight-net", settings=settings, out=tmp_path / "run", device="cpu"
-    )
+def test_on_digits(on_digits, loaded_top1):
+    run = on_digits("meta-weight-net", epochs=10)
     assert run.metrics["top1"] > 0.2
     assert run.metrics["many"] > 0.5
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.methods import METHODS
@@ -141,7 +140,7 @@ def test_tokens_of_a_transformer_stay_as_they_are():
     torch.testing.assert_close(backbone(x), x)
 
 
-def test_on_digits(tmp_path, monkeypatch, loaded_top1):
+def test_on_digits(on_digits, monkeypatch, loaded_top1):
     begun = {}
 
     def spy(model, start):
@@ -152,13 +151,7 @@ def test_on_digits(tmp_path, monkeypatch, loaded_top1):
             begun["start"] = model.backbone.attends.on, model.head.memory_is_filled.on
 
     monkeypatch.setitem(METHODS, "oltr", replace(OLTR, begin_stage=spy))
-    settings = {
-        "stages.representation.epochs": 12,
-        "stages.classifier.epochs": 2,
-        "backbone.name": "resnet8",
-    }
-    settings["evaluate_every"] = 99
-    run = wcdas.train(method="oltr", settings=settings, out=tmp_path / "run", device="cpu")
+    run = on_digits("oltr", **{"stages.classifier.epochs": 2})
     # attention begins as the identity, so that the features are still those of the first stage
     features, labels = begun["features"].numpy().astype(np.float64), begun["labels"].numpy()
     means = np.array([features[labels == j].mean(0) for j in range(10)])

@@ -45,11 +45,11 @@ def stopping(method, at):
         (OLTR, 45),
     ],
 )
-def test_stopped_and_resumed(method, at, pixel_files, tmp_path, monkeypatch):
+def test_stopped_and_resumed(method, at, features, tmp_path, monkeypatch):
     settings = {"epochs": 2, "batch_size": 16, "evaluate_every": 99, "lr": 0.05}
 
     def train(out, **options):
-        return wcdas.train(pixel_files, "tried", out=tmp_path / out, device="cpu", **options)
+        return wcdas.train(features, "tried", out=tmp_path / out, device="cpu", **options)
 
     monkeypatch.setitem(METHODS, "tried", method)
     whole = train("whole", settings=settings)

@@ -202,8 +202,8 @@ def test_the_threshold_holds_from_the_routing_stage_on(threshold, logit):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"experts": 1}, "experts is 1"),
-        ({"width": 2.0}, "width is 2"),
+        ({"experts": 1}, "options.experts is 1"),
+        ({"width": 2.0}, "options.width is 2"),
         ({"threshold": 1.5}, "threshold is 1.5; expected 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected above 0"),
         ({"temperature_slope": 1.0}, "temperature_slope is 1.0; expected at least 0 and below 1"),
@@ -216,18 +216,8 @@ def test_options_out_of_range(option, message):
 
 
 @pytest.fixture(scope="module", params=["ride", "ride-wcdas"])
-def run(request, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
-    torch.set_num_threads(1)
-    return wcdas.train(
-        method=request.param,
-        settings={
-            "stages.representation.epochs": 12,
-            "evaluate_every": 99,
-            "backbone.name": "resnet8",
-        },
-        out=tmp_path_factory.mktemp("runs") / request.param,
-        device="cpu",
-    )
+def run(request, on_digits) -> wcdas.Run:
+    return on_digits(request.param)
 
 
 def test_trains_on_the_digits(run):

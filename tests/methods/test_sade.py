@@ -97,18 +97,8 @@ def test_a_class_without_images_is_refused():
 
 
 @pytest.fixture(scope="module", params=["sade", "sade-wcdas"])
-def run(request, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
-    torch.set_num_threads(1)
-    return wcdas.train(
-        method=request.param,
-        settings={
-            "stages.representation.epochs": 12,
-            "evaluate_every": 99,
-            "backbone.name": "resnet8",
-        },
-        out=tmp_path_factory.mktemp("runs") / request.param,
-        device="cpu",
-    )
+def run(request, on_digits) -> wcdas.Run:
+    return on_digits(request.param)
 
 
 def test_trains_on_the_digits(run):

@@ -1,5 +1,6 @@
 """Recipes: what overrides what, and what is refused."""
 
+import re
 import tomllib
 
 import pytest
@@ -9,7 +10,8 @@ import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import list_methods
 from wcdas.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header, resolve
-from wcdas.recipes.settings import read_layers
+from wcdas.recipes.effect import check_effect
+from wcdas.recipes.settings import check_keys, read_layers
 from wcdas.training.config import as_table, build
 from wcdas.training.schedule import planned
 
@@ -98,6 +100,47 @@ def test_a_dataset_speaks_of_stages_a_method_may_not_have():
 
 
 @pytest.mark.parametrize(
+    ("method", "setting", "reason"),
+    [
+        ("ncm", "stages.classifier.epochs=1", "nothing is trained there"),
+        ("tau-norm", "stages.classifier.sampler_options.x=1", "nothing is trained there"),
+        ("ldam-drw", "stages.reweighting.epochs=9", "it takes a share of the epochs"),
+        ("ldam-drw", "stages.reweighting.lr=0.1", "it continues the optimizer"),
+        ("softmax", "stages.representation.second_sampler=class-balanced", "softmax takes no sec"),
+    ],
+)
+def test_what_has_no_effect_is_refused(method, setting, reason):
+    given = parse_settings([setting, "epochs=5"])
+    for layers in ([given], [given, {}]):  # a setting, and a recipe
+        with pytest.raises(InputError, match=f"has no effect, since {reason}.*; leave it out"):
+            check_effect([(resolve(method, "digits-lt", layers, {}, None), layers)])
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [
+        ("ncm", "epochs=3"),
+        ("ldam-drw", "lr=0.3"),
+        ("ldam-drw", "stages.reweighting.share=0.5"),
+        ("wcdas-meta", "stages.classifier.second_sampler=square-root"),
+        ("meta-weight-net", "stages.representation.second_sampler=square-root"),
+    ],
+)
+def test_what_has_an_effect_is_not_refused(method, setting):
+    layers = [parse_settings([setting])]
+    check_effect([(resolve(method, "digits-lt", layers, {}, None), layers)])
+
+
+@pytest.mark.parametrize("method", ["ncm", "ldam-drw", "softmax", "hybrid-contrastive"])
+def test_the_table_of_a_run_is_a_recipe(method):
+    resolved = config(method)
+    layers = [as_table(resolved), {}]
+    again = resolve(method, "", layers, {}, None)
+    check_effect([(again, layers)])
+    assert as_table(again) == as_table(resolved)
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         (["stages.clasifier.lr=1"], "unknown stage 'clasifier'; did you mean 'classifier'"),
@@ -119,6 +162,25 @@ def test_bad_settings_are_refused(settings, message):
         config(settings=settings)
 
 
+@pytest.mark.parametrize(
+    ("method", "key", "said"),
+    [
+        ("wcdas", "mixup", "'stages.representation.mixup' or 'stages.classifier.mixup'?"),
+        ("ncm", "mixup", "did you mean 'stages.representation.mixup'?"),
+        ("wcdas", "flip", "did you mean 'augment.flip'?"),
+        ("wcdas", "holdout", "'calibration.holdout' or 'selection.holdout'?"),
+        ("wcdas", "imbalance", "did you mean 'data.imbalance'?"),
+        ("ride", "experts", "did you mean 'options.experts'?"),
+        ("wcdas", "classifier", "did you mean 'stages.classifier'?"),
+        ("wcdas", "epoch", "did you mean 'epochs'?"),
+        ("wcdas", "xyzzy", "known: amp, augment"),
+    ],
+)
+def test_a_bare_key_is_answered_with_its_place(method, key, said):
+    with pytest.raises(InputError, match=f"unknown key '{key}'; .*{re.escape(said)}"):
+        check_keys([{key: 1}], method)
+
+
 def test_unknown_names():
     with pytest.raises(InputError, match="unknown method 'wcdsa'; did you mean 'wcdas'"):
         config("wcdsa")
@@ -135,6 +197,12 @@ def test_own_recipes(tmp_path):
         read_recipe(file)
     file.write_text('backbone = "resnet50"\n')
     with pytest.raises(InputError, match="backbone is 'resnet50'; expected a table"):
+        read_recipe(file)
+    file.write_text("[methods]\nsoftmax = 3\n")
+    with pytest.raises(InputError, match=r"methods.softmax is 3; expected a table"):
+        read_recipe(file)
+    file.write_text("[methods.softmax.stages]\nrepresentation = 3\n")
+    with pytest.raises(InputError, match=r"methods.softmax.stages.representation is 3; expected"):
         read_recipe(file)
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"own.toml cannot be read as TOML"):
@@ -184,8 +252,6 @@ def test_run_toml_has_the_resolved_recipe(tmp_path):
 
 
 def test_settings_from_python_may_be_tables():
-    from wcdas.recipes.settings import read_layers
-
     settings = {"stages.classifier.sampler_options": {"per_class": 8}, "amp": "bf16"}
     (table,), _ = read_layers(None, settings, None)
     assert table["stages"]["classifier"]["sampler_options"] == {"per_class": 8}

@@ -4,34 +4,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 import wcdas
 
 QUICK = {"epochs": 1, "batch_size": 64}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pixels of the long-tailed digits as vectors, with labels beside them."""
-    folder = tmp_path_factory.mktemp("features")
-    split = wcdas.open_dataset("digits-lt").train
-    np.save(folder / "pixels.npy", split.pixels.flatten(1).float().numpy() / 255)
-    np.save(folder / "pixels_labels.npy", split.labels.numpy())
-    return folder / "pixels.npy"
 
 
 @pytest.fixture(scope="session")

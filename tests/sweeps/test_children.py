@@ -4,11 +4,13 @@ import signal
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 import wcdas
 from wcdas.errors import InputError, InterruptedRunError
+from wcdas.methods import METHODS
 from wcdas.sweeps.children import Child, side_by_side
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun
@@ -115,6 +117,15 @@ def test_an_error_of_the_parent_stops_all(tmp_path):
             while not (tmp_path / "ready-0").exists():
                 time.sleep(0.005)
     assert (tmp_path / "stopped-0").exists()
+
+
+def test_a_method_that_a_script_registers_is_refused(sweep, tmp_path, monkeypatch):
+    for name in ("own", "softmax"):  # a new name, and another method under a known one
+        with monkeypatch.context() as patched:
+            patched.setitem(METHODS, name, replace(METHODS["wcdas"], summary="mine"))
+            with pytest.raises(InputError, match=f"'{name}' is registered by a .* use parallel=1"):
+                sweep("wcdas", name, parallel=2, out=tmp_path / "sweep")
+            assert not (tmp_path / "sweep").exists()
 
 
 def test_stopped_and_resumed_side_by_side(tmp_path, stop_when):

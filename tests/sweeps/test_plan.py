@@ -25,7 +25,7 @@ def test_a_stage_is_set_for_the_methods_that_have_it():
     asked.check()
     assert asked.layers("wcdas") == [{"epochs": 2, "stages": {"classifier": {"lr": 0.5}}}]
     assert asked.layers("softmax") == [{"epochs": 2, "stages": {}}]
-    with pytest.raises(InputError, match="unknown stage 'classifier'"):
+    with pytest.raises(InputError, match="unknown stage of softmax or wcdas-prior 'class"):
         plan("softmax,wcdas-prior", settings=settings).check()
 
 
@@ -39,10 +39,29 @@ def test_a_stage_that_no_method_has_is_added_to_all(tmp_path):
     assert asked.layers("wcdas") == [{"stages": more | {"classifier": {"epochs": 5}}}, {}]
 
 
-def test_the_recipe_of_a_run_lends_neither_method_nor_seed(tmp_path):
+def test_a_key_of_a_stage_that_one_method_has_no_use_for_is_left_to_the_others():
+    plan("crt,ncm", settings={"stages.classifier.lr": 0.5}).check()
+    second = {"stages.representation.second_sampler": "square-root"}
+    plan("softmax,meta-weight-net", settings=second).check()
+    with pytest.raises(InputError, match="softmax takes no second batch"):
+        plan("softmax,ncm", settings=second).check()
+
+
+def test_the_recipe_of_a_run_lends_its_method_where_none_is_named_and_no_seed(tmp_path):
     recipe = tmp_path / "run.toml"
     recipe.write_text('method = "wcdas"\nseed = 7\nepochs = 1\n[info]\nfingerprint = "x"\n')
     assert plan(recipe=recipe).recipe == {"epochs": 1}
+    assert plan(recipe=recipe).methods == ("softmax", "wcdas")
+    assert plan(None, recipe=recipe).methods == ("wcdas",)
+
+
+def test_a_recipe_may_say_something_of_one_method(tmp_path):
+    recipe = tmp_path / "own.toml"
+    recipe.write_text("[methods.softmax]\nlr = 0.5\n")
+    asked = plan(recipe=recipe)
+    asked.check()
+    assert asked.layers("softmax") == [{"lr": 0.5}, {}]
+    assert asked.layers("wcdas") == [{}]
 
 
 def test_paths_are_full(tmp_path, monkeypatch):
@@ -62,6 +81,18 @@ def test_methods_and_seeds_can_be_added():
     assert extended(before, Asked()) == before
     same = Asked("digits-lt", "softmax", 2, settings=["epochs=2"])
     assert extended(before, same) == before
+
+
+@pytest.mark.parametrize("seeds", [[0, 1], 2.0, True, "3"])
+def test_seeds_are_counted(seeds):
+    with pytest.raises(InputError, match=r"--seeds is .*; expected how many, 1 to 1,000"):
+        plan(seeds=seeds)
+
+
+@pytest.mark.parametrize("methods", [3, [3], {"softmax"}])
+def test_methods_are_names(methods):
+    with pytest.raises(InputError, match=r"methods are .*; expected names, such as"):
+        plan(methods)
 
 
 @pytest.mark.parametrize(

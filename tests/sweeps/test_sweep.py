@@ -162,7 +162,8 @@ def test_a_run_that_fails_fails_alone(sweep, tmp_path, times, capsys, monkeypatc
     assert end.value.code == 1
     assert error == (
         "wcdas: 2 of 4 runs failed: wcdas-s0, wcdas-s1; "
-        f"try them again with: wcdas sweep --out {out} --resume\n"
+        "the loss of wcdas-s0, wcdas-s1 became NaN or infinite, "
+        "so start a new sweep with a lower rate, --set lr=…\n"
     )
     reason = "wcdas-s0 failed: the loss became NaN or infinite in stage classifier, epoch 1, step"
     assert f"1/4 {reason}" in said
@@ -188,6 +189,9 @@ def test_a_fault_in_a_method_of_ones_own_fails_alone(sweep, tmp_path, monkeypatc
     monkeypatch.setitem(METHODS, "own", own)
     done = sweep("own", "softmax", seeds=1, out=tmp_path / "sweep")
     assert done.failed == {"own-s0": "ZeroDivisionError: by nothing"}
+    again = rf"1 of 2 runs failed: own-s0; try them again with: wcdas sweep --out {done.path} --res"
+    with pytest.raises(WorkError, match=again):
+        done.raise_failures()
     assert done.results["methods"]["softmax"]["finished"] == 1
 
 

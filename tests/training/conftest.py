@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -32,23 +31,6 @@ IMPORTED_ONCE = [
     "torch._dynamo",
     "torch.utils.tensorboard",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def features(tmp_path: Path) -> Path:
-    """The pixels of the long-tailed digits as vectors, in an .npy file with labels beside it."""
-    split = open_dataset("digits-lt").train
-    np.save(tmp_path / "pixels.npy", split.pixels.flatten(1).float().numpy() / 255)
-    np.save(tmp_path / "pixels_labels.npy", split.labels.numpy())
-    return tmp_path / "pixels.npy"
 
 
 class Child:

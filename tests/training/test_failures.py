@@ -1,6 +1,8 @@
 """The work fails: one line, exit status 1, and what was done is kept."""
 
+import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,13 @@ def test_a_loss_that_is_no_number(tmp_path, start):
     assert child.status() == 1
     line = child.output.read_text().splitlines()[-1]
     assert "NaN or infinite in stage representation, epoch 1, step " in line
+    assert "; start a new one with a lower rate, --set lr=…, or with stages.repres" in line
+    assert "checkpoint" not in line  # there is none yet
     assert "Traceback" not in child.output.read_text()
+    with pytest.raises(InputError, match=r"run failed: the loss became NaN .* a lower rate"):
+        wcdas.load(tmp_path / "run")
+    with pytest.raises(InputError, match="is not empty; choose another"):
+        wcdas.train(settings={"lr": 0.1}, out=tmp_path / "run")
 
 
 def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
@@ -26,6 +34,7 @@ def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
     child = start("train", "--out", run, "--set", *settings)
     assert child.status() == 1, child.output.read_text()
     assert "stage classifier, epoch 1, step" in child.output.read_text()
+    assert f"; checkpoints from before are kept in {run}; start" in child.output.read_text()
     state = checkpoint.load_latest(run / "checkpoint")
     assert (state["stage"], state["epoch"], state["step"]) == (0, 2, 0)
     assert all(value.isfinite().all() for value in state["model"].values())
@@ -102,9 +111,15 @@ FAST = {"epochs": 1, "evaluate_every": 1}
 
 
 @pytest.fixture
-def unfinished(features, tmp_path):
+def own_features(features, tmp_path):
+    """Features that a test may change."""
+    return Path(shutil.copytree(features.parent, tmp_path / "features")) / features.name
+
+
+@pytest.fixture
+def unfinished(own_features, tmp_path):
     """A run on features whose model has not been written yet."""
-    run = wcdas.train(features, "wcdas", settings=FAST, out=tmp_path / "run", device="cpu").path
+    run = wcdas.train(own_features, settings=FAST, out=tmp_path / "run", device="cpu").path
     (run / "model.safetensors").unlink()
     return run
 
@@ -135,21 +150,23 @@ def test_a_changed_recipe_file_is_refused(unfinished, tmp_path):
         wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu")
 
 
-def test_changed_data_is_refused(unfinished, features):
-    labels = np.load(features.with_name("pixels_labels.npy"))
+def test_changed_data_is_refused(unfinished, own_features):
+    labels = np.load(own_features.with_name("pixels_labels.npy"))
     labels[0] = 1
-    np.save(features.with_name("pixels_labels.npy"), labels)
+    np.save(own_features.with_name("pixels_labels.npy"), labels)
     with pytest.raises(
         InputError, match=r"data has changed since .*training samples in 10 classes"
     ):
         wcdas.train(out=unfinished, resume=True, device="cpu")
 
 
-def test_the_same_again_is_resumed(unfinished, features):
+def test_the_same_again_is_resumed(unfinished, own_features):
+    (unfinished / "failure.txt").write_text("the loss became NaN\n")
     run = wcdas.train(
-        features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
+        own_features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
     )
     assert (run.path / "model.safetensors").exists()
+    assert not (run.path / "failure.txt").exists()
 
 
 def test_resuming_without_a_run(tmp_path):

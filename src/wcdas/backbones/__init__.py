@@ -88,7 +88,7 @@ def check_timm_name(name: str) -> None:
     if name in known:
         return
     near = get_close_matches(name.lower().replace("-", "_"), known, n=3)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `list_backbones()`"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `wcdas list backbones`"
     raise InputError(f"unknown backbone {name!r}; {hint}")
 
 

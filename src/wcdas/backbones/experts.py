@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from wcdas.backbones.base import Backbone
 from wcdas.errors import InputError
 
+MOST_EXPERTS = 32
+
 
 class Experts(Backbone):
     """Shared early layers and, for each expert, later layers of its own.
@@ -29,10 +31,10 @@ class Experts(Backbone):
 
     def __init__(self, backbone: Backbone, count: int = 3, width: float = 1.0) -> None:
         super().__init__()
-        if count < 2:
-            raise InputError(f"experts is {count}; expected at least 2")
+        if not 2 <= count <= MOST_EXPERTS:
+            raise InputError(f"options.experts is {count}; expected 2 to {MOST_EXPERTS}")
         if not 0 < width <= 1:
-            raise InputError(f"width is {width}; expected above 0 and at most 1")
+            raise InputError(f"options.width is {width}; expected above 0 and at most 1")
         self.trunk, branch = backbone.split(width)
         branches = [branch() for _ in range(count)]
         self.sizes = [part.num_features for part in branches]

@@ -1,5 +1,6 @@
 """Datasets: a name, a folder, a list file, Parquet or features in; two checked splits out."""
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from wcdas.errors import InputError
 from wcdas.names import unknown
 
 __all__ = [
+    "OPTIONS",
     "ArrayImages",
     "BytesImages",
     "Dataset",
@@ -121,6 +123,10 @@ def open_dataset(
         return open_parquet(path, classes=class_file, skip_bad=skip_bad, seed=seed)
     image_root = Path(root).expanduser() if root is not None else None
     return open_list(path, root=image_root, classes=class_file, skip_bad=skip_bad, seed=seed)
+
+
+# What a user writes as `data.…`.
+OPTIONS = sorted(set(inspect.signature(open_dataset).parameters) - {"data", "skip_bad"})
 
 
 def _has_parquet(folder: Path) -> bool:

@@ -108,8 +108,8 @@ class ClassAwareSampler(Sampler):
 
     def __init__(self, labels: Tensor, num_classes: int, per_class: int = 4) -> None:
         super().__init__(labels, num_classes)
-        if per_class < 1:
-            raise InputError(f"per_class is {per_class}; expected at least 1")
+        if type(per_class) is not int or per_class < 1:
+            raise InputError(f"per_class is {per_class!r}; expected a whole number of at least 1")
         self.per_class = per_class
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:

@@ -134,9 +134,7 @@ def load(run: Source, device: str = "auto") -> Model:
     file = path / "model.safetensors" if path.is_dir() else path
     if not file.is_file():
         if RunFolder(path).exists:
-            raise InputError(
-                f"{path} is not finished; go on with: wcdas train --out {path} --resume"
-            )
+            raise RunFolder(path).unfinished()
         raise InputError(
             f"{path} holds no trained model; expected a run's folder or its model.safetensors"
         )

@@ -1,16 +1,13 @@
 """A dataset from the options a user wrote as `data.…`."""
 
-import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wcdas.data import open_dataset
+from wcdas.data import OPTIONS, open_dataset
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
 from wcdas.names import unknown
-
-KNOWN = sorted(set(inspect.signature(open_dataset).parameters) - {"data", "skip_bad"})
 
 
 def open_data(
@@ -22,8 +19,8 @@ def open_data(
         raise InputError(f"data is {options!r}; expected data.KEY=VALUE, such as data.root=DIR")
     given = {key: value for key, value in options.items() if key != "source"}
     for key in given:
-        if key not in KNOWN:
-            raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in KNOWN])))
+        if key not in OPTIONS:
+            raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in OPTIONS])))
     checked = {key: _checked(key, value) for key, value in given.items()}
     return open_dataset(source, skip_bad=skip_bad, **checked)
 

@@ -74,6 +74,13 @@ METHODS: dict[str, Method] = {
     "hybrid-contrastive-wcdas": HYBRID_CONTRASTIVE_WCDAS,
 }
 
+_SHIPPED = dict(METHODS)
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a name means the same in every process: no script has registered another method."""
+    return METHODS[name] is _SHIPPED.get(name)
+
 
 def find_method(name: str) -> Method:
     """The method of a name; one of your own has to be in METHODS."""
@@ -96,5 +103,6 @@ __all__ = [
     "StepBatch",
     "StepState",
     "find_method",
+    "is_shipped",
     "list_methods",
 ]

@@ -17,6 +17,7 @@ from wcdas.errors import InputError
 from wcdas.methods import find_method
 from wcdas.names import unknown
 from wcdas.training.config import Config, build
+from wcdas.training.schedule import planned
 
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
 TABLES = (
@@ -110,11 +111,12 @@ def resolve(
             raise InputError(str(unknown("stage", name, table["stages"])))
     _drop_options_of_another_head(table, settings)
     _merge(table, _spread(settings, table["stages"]))
-    _continue(table["stages"])
     _check_options(table["options"], hooks.options, method)
     if seed is not None:
         table["seed"] = seed
-    return build({"method": method, "data": {}} | table)
+    config = build({"method": method, "data": {}} | table)
+    planned(config.stages)  # refuses stages without epochs
+    return config
 
 
 def _drop_options_of_another_head(table: Table, layer: Table) -> None:
@@ -124,20 +126,11 @@ def _drop_options_of_another_head(table: Table, layer: Table) -> None:
         table["head"] = {}
 
 
-def _continue(stages: Table) -> None:
-    """A stage that continues another has its settings where it does not say otherwise."""
-    previous: Table = {}
-    for name, stage in stages.items():
-        if stage.get("optimizer") == "continue":
-            stages[name] = previous | stage
-        previous = stages[name]
-
-
 def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
     for name, value in given.items():
         if name not in known:
             if not known:
-                raise InputError(f"options.{name} is given, but {method} has no options")
+                raise InputError(f"options.{name} is given, but {method} has none; leave it out")
             raise InputError(str(unknown(f"option of {method}", name, known)))
         if type(value) in (int, float) and not 0 <= value < math.inf:
             raise InputError(f"options.{name} is {value}; expected a number of at least 0")
@@ -172,14 +165,18 @@ def _for_stages(layer: Table, names: Iterable[str]) -> Table:
     return layer | {"stages": {name: stages[name] for name in names if name in stages}}
 
 
-def _checked(layer: Table) -> Table:
+def _checked(layer: Table, prefix: str = "") -> Table:
     """A layer whose tables are tables, so that layers can be laid over each other."""
     places = {key: layer[key] for key in TABLES if key in layer}
-    if isinstance(layer.get("stages"), dict):
-        places |= {f"stages.{name}": stage for name, stage in layer["stages"].items()}
-    for path, value in places.items():
+    for key in ("stages", "methods"):
+        if isinstance(layer.get(key), dict):
+            places |= {f"{key}.{name}": table for name, table in layer[key].items()}
+    for place, value in places.items():
+        path = prefix + place
         if not isinstance(value, dict):
             raise InputError(f"{path} is {value!r}; expected a table; set a key in it, {path}.KEY")
+        if place.startswith("methods."):
+            _checked(value, f"{path}.")
     return layer
 
 

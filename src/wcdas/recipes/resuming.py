@@ -25,8 +25,8 @@ def unchanged(
     for layer in layers:
         full = layer | {"data": placed(layer.get("data", {}))}
         for key, value in flat(full).items():
-            stage_keys = [f"stages.{name}.{key}" for name in table["stages"]]
-            for full_key in stage_keys if stage_keys[0] in wanted else [key]:
+            of_stages = [f"stages.{name}.{key}" for name in table["stages"]]
+            for full_key in [k for k in of_stages if k in wanted] or [key]:
                 now[full_key] = value
     if data is not None:
         now["data.source"] = place(data)

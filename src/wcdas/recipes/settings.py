@@ -6,11 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from wcdas.data import OPTIONS
 from wcdas.errors import InputError
-from wcdas.methods import find_method
+from wcdas.methods import Method, find_method
 from wcdas.names import unknown
 from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe
-from wcdas.training.config import Config
+from wcdas.training.config import Config, as_table, build, flat
 
 DEFAULT_METHOD = "wcdas"
 
@@ -22,24 +23,45 @@ def read_layers(
     recipe: str | Path | None, settings: Settings, method: str | None
 ) -> tuple[list[Table], str | None]:
     """The tables given over the shipped recipe, and the method they name; later wins."""
+    table, named = read_own(recipe)
     last = parse_settings(as_list(settings))
-    table = read_recipe(recipe) if recipe is not None else {}
-    table.pop("info", None)
-    named = table.pop("method", None)
     method = last.pop("method", method or named)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
-    own = table.pop("methods", {}).get(method or DEFAULT_METHOD, {})
-    return [*(layer for layer in (table, own) if layer), last], method
+    return [*for_method(table, method or DEFAULT_METHOD), last], method
+
+
+def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
+    """The contents of a recipe, or of a run's `run.toml`, and the method it names."""
+    table = read_recipe(recipe) if recipe is not None else {}
+    table.pop("info", None)
+    return table, table.pop("method", None)
+
+
+def for_method(recipe: Mapping[str, Any], method: str) -> list[Table]:
+    """The tables of a recipe: what it says of all methods, and of this one."""
+    shared = {key: value for key, value in recipe.items() if key != "methods"}
+    own = recipe.get("methods", {}).get(method, {})
+    return [layer for layer in (shared, own) if layer]
 
 
 def check_keys(layers: list[Table], method: str) -> None:
     """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
-    find_method(method)
+    hooks = find_method(method)
     known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
     for key in (key for layer in layers for key in layer):
         if key not in known:
+            if places := _places(key, hooks):
+                raise InputError(f"unknown key {key!r}; did you mean {' or '.join(places[:3])}?")
             raise InputError(str(unknown("key", key, known)))
+
+
+def _places(key: str, method: Method) -> list[str]:
+    """The dotted keys whose last part is `key`, among those a run of a method can be given."""
+    config = build({"method": "", "data": {}, "options": method.options, **method.defaults})
+    paths = [*flat(as_table(config)), *(f"data.{name}" for name in OPTIONS)]
+    cut = [f"{path}.".partition(f".{key}.") for path in paths]
+    return list(dict.fromkeys(f"'{before}.{key}'" for before, found, _ in cut if found))
 
 
 def data_options(settings: Settings) -> Table:
@@ -64,7 +86,10 @@ def data_of(layers: list[Table]) -> Table:
 def as_list(settings: Settings) -> list[str]:
     if settings is None or isinstance(settings, Mapping):
         return [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
-    return [settings] if isinstance(settings, str) else list(settings)
+    given = [settings] if isinstance(settings, str) else settings
+    if not isinstance(given, Sequence) or not all(isinstance(line, str) for line in given):
+        raise InputError(f"settings are {settings!r}; expected {{'epochs': 50}} or ['epochs=50']")
+    return list(given)
 
 
 def _as_toml(value: Any) -> str:

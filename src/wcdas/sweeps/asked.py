@@ -8,7 +8,7 @@ from typing import Any
 from wcdas.errors import InputError
 from wcdas.methods import find_method
 from wcdas.recipes.places import place, placed
-from wcdas.recipes.settings import Settings, data_of, read_layers
+from wcdas.recipes.settings import Settings, data_of, read_layers, read_own
 from wcdas.sweeps.plan import Plan
 from wcdas.training.config import flat
 
@@ -30,13 +30,13 @@ class Asked:
 
 
 def new_plan(asked: Asked) -> Plan:
-    methods = _methods(asked)
+    recipe, settings, named = _layers(asked)
+    methods = _methods(named if asked.methods is None else asked.methods)
     if not methods:
         raise InputError(
             "--methods is missing; expected names of `wcdas list methods`, such as softmax,wcdas"
         )
     seeds = _seeds(asked, SEEDS)
-    recipe, settings = _layers(asked)
     options = data_of([recipe, settings])
     source = str(asked.data or options.get("source") or "digits-lt")
     data = options | {"source": place(source)}
@@ -45,9 +45,9 @@ def new_plan(asked: Asked) -> Plan:
 
 def extended(plan: Plan, asked: Asked) -> Plan:
     """The same sweep with more methods or seeds; any other change is refused."""
-    methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked)]))
+    methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked.methods)]))
     seeds = _seeds(asked, plan.seeds)
-    recipe, settings = _layers(asked)
+    recipe, settings, _ = _layers(asked)
     changes = [
         *_changes({"data": plan.source}, {"data": place(asked.data or plan.source)}),
         *_changes(flat(plan.settings), flat(settings)),
@@ -73,9 +73,11 @@ def _changes(before: Table, now: Table) -> list[str]:
     ]
 
 
-def _methods(asked: Asked) -> tuple[str, ...]:
-    given = asked.methods.split(",") if isinstance(asked.methods, str) else asked.methods or ()
-    names = tuple(name.strip() for name in given)
+def _methods(given: Any) -> tuple[str, ...]:
+    listed = given.split(",") if isinstance(given, str) else [] if given is None else given
+    if not isinstance(listed, Sequence) or not all(isinstance(name, str) for name in listed):
+        raise InputError(f"methods are {given!r}; expected names, such as 'softmax,wcdas'")
+    names = tuple(name.strip() for name in listed)
     for name in names:
         find_method(name)
         if names.count(name) > 1:
@@ -84,23 +86,24 @@ def _methods(asked: Asked) -> tuple[str, ...]:
 
 
 def _seeds(asked: Asked, default: int) -> int:
-    if asked.seeds is not None and not 1 <= asked.seeds <= MOST_SEEDS:
+    if asked.seeds is None:
+        return default
+    if type(asked.seeds) is not int or not 1 <= asked.seeds <= MOST_SEEDS:
         raise InputError(f"--seeds is {asked.seeds}; expected how many, 1 to {MOST_SEEDS:,}")
-    return default if asked.seeds is None else asked.seeds
+    return asked.seeds
 
 
-def _layers(asked: Asked) -> tuple[Table, Table]:
-    """The contents of the recipe and the single settings, both with full paths."""
+def _layers(asked: Asked) -> tuple[Table, Table, Any]:
+    """The contents of the recipe and the single settings, both with full paths, and the method that
+    the recipe names."""
     (settings,), method = read_layers(None, asked.settings, None)
     if method is not None:
         raise InputError(f"--set got 'method={method}'; a sweep takes --methods instead")
     if "seed" in settings:
         raise InputError(f"--set got 'seed={settings['seed']}'; a sweep takes --seeds instead")
-    recipe: Table = {}
-    if asked.recipe is not None:
-        recipe = read_layers(asked.recipe, None, None)[0][0]
-        recipe.pop("seed", None)  # as --seed wins over a recipe
-    return _placed(recipe), _placed(settings)
+    recipe, named = read_own(asked.recipe)
+    recipe.pop("seed", None)  # as --seed wins over a recipe
+    return _placed(recipe), _placed(settings), named
 
 
 def _placed(layer: Table) -> Table:

@@ -10,11 +10,12 @@ import torch
 
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
-from wcdas.methods import find_method
+from wcdas.methods import find_method, is_shipped
 from wcdas.recipes.resuming import same_data
 from wcdas.sweeps.asked import Asked, extended, new_plan
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Plan, SweepRun
+from wcdas.sweeps.run import in_processes
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config, as_table, build, flat
 from wcdas.training.distributed import Ranks
@@ -46,9 +47,19 @@ def begin(
 
 def shared_workers(workers: int | None, parallel: int) -> int:
     """The processes that decode images for a run, where the runs at work share the cores."""
-    if parallel < 1:
+    if type(parallel) is not int or parallel < 1:
         raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
     return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
+
+
+def check_known(plan: Plan, parallel: int, device: str, dataset: Dataset) -> None:
+    """Refuse a method that processes of their own would not know."""
+    own = [method for method in plan.methods if not is_shipped(method)]
+    if own and in_processes(parallel, device, dataset):
+        raise InputError(
+            f"method {own[0]!r} is registered by a script, which the processes of parallel="
+            f"{parallel} do not run; use parallel=1, or put the method into src/wcdas/methods"
+        )
 
 
 def check_buildable(

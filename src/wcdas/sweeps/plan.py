@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wcdas.errors import InputError
 from wcdas.methods import find_method
+from wcdas.names import unknown
 from wcdas.recipes import resolve
-from wcdas.recipes.settings import check_keys
+from wcdas.recipes.effect import check_effect
+from wcdas.recipes.settings import check_keys, for_method
 
 OF_A_METHOD = ("stages", "options")  # tables whose keys not every method has
 
@@ -55,14 +58,39 @@ class Plan:
 
     def layers(self, method: str) -> list[Table]:
         """The tables over the shipped recipe, without what concerns other methods alone."""
-        given = [self.recipe, self.settings] if self.recipe else [self.settings]
+        given = [*for_method(self.recipe, method), self.settings]
         return [self._concerning(method, layer) for layer in given]
 
     def check(self) -> None:
         """Refuse what is wrong for one of the methods, before any data is read."""
+        self._check_names()
+        runs = []
         for method in self.methods:
-            check_keys(self.layers(method), method)
-            resolve(method, "", self.layers(method), {}, 0)
+            layers = self.layers(method)
+            check_keys(layers, method)
+            try:
+                runs.append((resolve(method, "", layers, {}, 0), layers))
+            except InputError as error:
+                raise InputError(f"{method}: {error}") from None
+        check_effect(runs)
+
+    def _check_names(self) -> None:
+        """Refuse a stage or an option that none of the methods has; a recipe may add stages."""
+        for table in OF_A_METHOD:
+            own = {method: _own(method, table) for method in self.methods}
+            having = [method for method, names in own.items() if names]
+            known = set().union(*own.values())
+            if table == "stages":
+                known |= set(self.recipe.get(table, {}))
+            for name in (*self.recipe.get(table, {}), *self.settings.get(table, {})):
+                if not known:
+                    raise InputError(
+                        f"{table}.{name} is given, but none of {', '.join(self.methods)} has "
+                        f"{table}; leave it out"
+                    )
+                if name not in known:
+                    kind = f"{table.removesuffix('s')} of {' or '.join(having)}"
+                    raise InputError(str(unknown(kind, name, known)))
 
     def _concerning(self, method: str, layer: Mapping[str, Any]) -> Table:
         """A stage or an option that only some methods of the sweep have is left to those."""

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Mapping
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -15,43 +13,23 @@ from rich.text import Text
 from wcdas.evaluation.table import percent
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun
+from wcdas.training.display import Display
 from wcdas.training.run_folder import RunFolder
 
 
-class SweepProgress:
+class SweepProgress(Display[Live]):
     """Progress over all epochs of all runs, as their logs tell it."""
 
     def __init__(
         self, console: Console | None, folder: SweepFolder, epochs: Mapping[SweepRun, int]
     ) -> None:
         """`epochs` are those of every run, finished ones too."""
-        self._console, self._folder, self._epochs = console, folder, epochs
+        self._folder, self._epochs = folder, epochs
         self._numbers = {run: i for i, run in enumerate(epochs, 1)}
         self._began: dict[SweepRun, float] = {}  # the runs at work
         self._left = {run: n for run, n in epochs.items() if not folder.run(run).is_finished}
         self._start, self._before = time.monotonic(), self._done()
-        self._live: Live | None = None
-        if console is not None and console.is_terminal:
-            self._live = Live(
-                console=console,
-                get_renderable=self._display,
-                refresh_per_second=2,
-                transient=True,
-            )
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        super().__init__(console, self._displayed)  # draws it once
 
     def started(self, run: SweepRun) -> None:
         self._began[run] = time.monotonic()
@@ -72,16 +50,17 @@ class SweepProgress:
     def _place(self, run: SweepRun) -> str:
         return f"{self._numbers[run]}/{len(self._epochs)} {run.name}"
 
-    def _print(self, line: str) -> None:
-        if self._console is not None:
-            self._console.print(line, highlight=False, markup=False)
-
     def _done(self) -> int:
         """Epochs of the runs that were unfinished when the sweep began."""
         left = dict(self._left)  # the display is drawn by a thread of its own
         return sum(min(n, epochs_done(self._folder.run(run))) for run, n in left.items())
 
-    def _display(self) -> RenderableType:
+    def _displayed(self, console: Console) -> Live:
+        return Live(
+            console=console, get_renderable=self._state, refresh_per_second=2, transient=True
+        )
+
+    def _state(self) -> RenderableType:
         done, total = self._done(), sum(self._left.values())
         left = time_left(time.monotonic() - self._start, done - self._before, total - done)
         at_work = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import WorkError
+from wcdas.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,21 @@ class Sweep:
 
     def raise_failures(self) -> None:
         """An error where a run failed."""
-        if self.failed:
-            raise WorkError(
-                f"{len(self.failed)} of {len(self.results['runs'])} runs failed: "
-                f"{', '.join(self.failed)}; try them again with: {again(self.path)}"
-            )
+        if not self.failed:
+            return
+        diverged = [name for name in self.failed if RunFolder(self.path / name).failure.exists()]
+        told = [
+            f"{len(self.failed)} of {len(self.results['runs'])} runs failed: "
+            f"{', '.join(self.failed)}"
+        ]
+        if diverged:
+            told += [
+                f"the loss of {', '.join(diverged)} became NaN or infinite, "
+                "so start a new sweep with a lower rate, --set lr=…"
+            ]
+        if len(diverged) < len(self.failed):
+            told += [f"try {'the others' if diverged else 'them'} again with: {again(self.path)}"]
+        raise WorkError("; ".join(told))
 
 
 def again(path: Path) -> str:

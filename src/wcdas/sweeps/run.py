@@ -73,7 +73,7 @@ def run_sweep(
 
         if parallel == 1:
             work = one_by_one(waiting, lambda run: train(of_run[run], begin(run), None))
-        elif choose_device(device).type == "cuda" and not isinstance(dataset.train, StoredImages):
+        elif not in_processes(parallel, device, dataset):
             work = in_threads(
                 waiting, parallel, lambda run, stop: train(of_run[run], begin(run), stop)
             )
@@ -96,6 +96,12 @@ def run_sweep(
         except (InterruptedRunError, KeyboardInterrupt):
             folder.write_results(plan, failures)
             raise InterruptedRunError(f"stopped; go on with: {again(folder.path)}") from None
+
+
+def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
+    """Whether the runs have processes of their own; a GPU that holds the data runs threads."""
+    resident = not isinstance(dataset.train, StoredImages)
+    return parallel > 1 and not (resident and choose_device(device).type == "cuda")
 
 
 def prepare(folder: RunFolder, config: Config, dataset: Dataset) -> None:

@@ -56,7 +56,12 @@ def _build(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, 
         dataset.class_counts,
         config.options,
     )
-    return backbone, method.build_model(parts)
+    model = method.build_model(parts)
+    if not isinstance(model, Classifier):
+        raise InputError(
+            f"build_model of {config.method} gave {type(model).__name__}; expected a Classifier"
+        )
+    return backbone, model
 
 
 def _create_head(config: Config, length: int, dataset: Dataset) -> Head:

@@ -1,4 +1,7 @@
-"""What a run is made of, as frozen dataclasses; every key a user may set is a field here."""
+"""What a run is made of, as frozen dataclasses; every key a user may set is a field here.
+
+A `Mapping[str, Any]` is an open table, checked by what it configures.
+"""
 
 import dataclasses
 import math
@@ -9,8 +12,18 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from wcdas.errors import InputError
 from wcdas.names import unknown
 
-# Checked by what they configure.
-OPEN_TABLES = ("head", "data", "options", "loss_options", "sampler_options")
+# What a stage takes from the one whose optimizer it continues.
+OF_THE_OPTIMIZER = (
+    "lr",
+    "schedule",
+    "warmup",
+    "milestones",
+    "gamma",
+    "momentum",
+    "nesterov",
+    "weight_decay",
+    "concentration_weight_decay",
+)
 
 
 @dataclass(frozen=True)
@@ -108,17 +121,35 @@ class Config:
 
 def build(table: Mapping[str, Any]) -> Config:
     """The configuration a nested table describes; unknown keys and bad values are refused."""
-    config: Config = _build(Config, table, "")
+    config: Config = _build(Config, _continued(table), "")
     if not config.stages:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
     return config
 
 
+def idle_keys(stage: Stage) -> dict[str, str]:
+    """The keys that have no effect on a stage, and why."""
+    if stage.trains == "nothing":
+        keys = [item.name for item in dataclasses.fields(stage)]
+        return dict.fromkeys(
+            [key for key in keys if key not in ("trains", "head")], "nothing is trained there"
+        )
+    idle: dict[str, str] = {}
+    if stage.optimizer == "continue":
+        idle = dict.fromkeys(OF_THE_OPTIMIZER, "it continues the optimizer of the stage before")
+    if stage.share:
+        idle["epochs"] = "it takes a share of the epochs of the stage before"
+    return idle
+
+
 def as_table(config: Any) -> dict[str, Any]:
     """The nested table of a configuration, as `build` takes it and TOML writes it."""
     table: dict[str, Any] = {}
+    idle = idle_keys(config) if isinstance(config, Stage) else {}
     for item in dataclasses.fields(config):
+        if item.name in idle:
+            continue
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
             value = as_table(value)
@@ -137,6 +168,17 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             paths[f"{prefix}{key}"] = value
     return paths
+
+
+def _continued(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stage that continues another has its settings where it does not say otherwise."""
+    stages: dict[str, Any] = {}
+    previous: Mapping[str, Any] = {}
+    for name, stage in _table(table.get("stages", {}), "stages").items():
+        given = _table(stage, f"stages.{name}")
+        previous = {**previous, **given} if given.get("optimizer") == "continue" else given
+        stages[name] = previous
+    return {**table, "stages": stages}
 
 
 def _check_continued(stages: Mapping[str, Stage]) -> None:
@@ -181,14 +223,12 @@ def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
 def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, float]) -> Any:
     if dataclasses.is_dataclass(hint):
         return _build(hint, _table(value, path), f"{path}.")
-    if path == "stages":
-        stages = _table(value, path)
-        return {
-            name: _build(Stage, _table(v, f"{path}.{name}"), f"{path}.{name}.")
-            for name, v in stages.items()
-        }
-    if path.rsplit(".", 1)[-1] in OPEN_TABLES and get_origin(hint) is not None:
-        return dict(_table(value, path))
+    if get_origin(hint) is Mapping:
+        _, of_each = get_args(hint)
+        table = _table(value, path)
+        if of_each is Any:
+            return dict(table)
+        return {key: _convert(of_each, v, f"{path}.{key}", bounds) for key, v in table.items()}
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise InputError(

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 
@@ -22,12 +22,7 @@ class Interrupt:
                 self._previous[number] = signal.signal(number, self._request)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._previous.items():
                 signal.signal(number, handler)

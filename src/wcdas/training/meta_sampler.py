@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from wcdas.checks import check_positive
 from wcdas.data import random
 from wcdas.data.samplers import Sampler
 from wcdas.heads import Head
@@ -36,6 +37,7 @@ class MetaSampler(Sampler):
         self, labels: Tensor, num_classes: int, lr: float = 0.01, device: str | torch.device = "cpu"
     ) -> None:
         super().__init__(labels, num_classes)
+        check_positive("sampler_options.lr", lr)
         self.logits = torch.zeros(num_classes, device=device, requires_grad=True)
         self.at_beginning = self.logits.detach().clone()
         self.noise_key = torch.zeros((), dtype=torch.int64, device=device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from wcdas.backbones.base import Backbone
+from wcdas.errors import InputError
 from wcdas.heads import Head
 from wcdas.targets import MixedLabels
 from wcdas.training.model import Classifier
@@ -127,3 +128,19 @@ class Method:
     build_model: Callable[[Parts], Classifier] = plain_model
     begin_stage: Callable[[Classifier, StageStart], None] | None = None
     training_step: Callable[[Classifier, StepBatch, StepState], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        who = f"the method {self.summary!r}"
+        tables = self.defaults if isinstance(self.defaults, Mapping) else {}
+        head, stages = tables.get("head"), tables.get("stages")
+        if not isinstance(head, Mapping) or "name" not in head:
+            raise InputError(f"{who} has head {head!r}; expected defaults with head={{'name': …}}")
+        if not isinstance(stages, Mapping) or not stages:
+            raise InputError(
+                f"{who} has stages {stages!r}; expected defaults with "
+                "stages={'representation': {…}, …}"
+            )
+        for name in ("views", "unmixed", "own_loss"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InputError(f"{who} has {name} {value!r}; expected a tuple, ({value!r},)")

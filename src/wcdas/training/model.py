@@ -9,6 +9,12 @@ from torch import Tensor, nn
 from wcdas.backbones.base import Backbone
 from wcdas.heads import Head, LinearHead, LWSHead, TauNormHead, create_head
 
+# Heads that are made of a trained linear one.
+FROM_LINEAR: dict[str, type[LWSHead] | type[TauNormHead]] = {
+    "lws": LWSHead,
+    "tau-norm": TauNormHead,
+}
+
 
 class Classifier(nn.Module):
     """Images → features → logits.
@@ -37,9 +43,8 @@ def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any])
     sizes = previous.in_features, previous.num_classes
     if wanted == "fresh":
         return create_head(own, *sizes, **options).to(previous.weight.device)
-    if wanted in ("lws", "tau-norm") and isinstance(previous, LinearHead):
-        kind = LWSHead if wanted == "lws" else TauNormHead
-        return kind.from_linear(previous)
+    if wanted in FROM_LINEAR and isinstance(previous, LinearHead):
+        return FROM_LINEAR[wanted].from_linear(previous)
     head = create_head(wanted, *sizes).to(previous.weight.device)
     with torch.no_grad():
         head.weight.copy_(previous.weight)

@@ -13,6 +13,7 @@ from wcdas.training.config import Config, Stage
 from wcdas.training.distributed import Ranks
 from wcdas.training.meta_sampler import MetaSampler
 from wcdas.training.method import Method, plain_model
+from wcdas.training.model import FROM_LINEAR
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
@@ -55,7 +56,8 @@ def check_stages(
                     f"trains is 'nothing', but {config.method} sets no values there; "
                     "expected 'all' or 'classifier'"
                 )
-            if stage.head in ("lws", "tau-norm") and config.head["name"] != "linear":
+            _check_set_head(name, stage, config.method, method)
+            if stage.head in FROM_LINEAR and config.head["name"] != "linear":
                 raise InputError(
                     f"head is {stage.head!r}, which is built from a linear one, but head.name is "
                     f"{config.head['name']!r}; expected 'linear'"
@@ -64,6 +66,15 @@ def check_stages(
                 _check_own_loss(config.method, stage)
         except (TypeError, ValueError) as error:
             raise InputError(f"stage {name}: {error}") from None
+
+
+def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> None:
+    """What a method sets where nothing is trained are the values of one head."""
+    own = method.defaults["stages"].get(name, {}).get("head", "keep")
+    if stage.trains == "nothing" and stage.head != own:
+        raise InputError(
+            f"head is {stage.head!r}, but {called} sets the values of {own!r} there; leave it out"
+        )
 
 
 def _check_own_loss(method: str, stage: Stage) -> None:

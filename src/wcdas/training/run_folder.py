@@ -24,6 +24,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoint"
         self.model = path / "model.safetensors"
         self.tensorboard = path / "tensorboard"
+        self.failure = path / "failure.txt"
         self._run, self._log, self._metrics = (
             path / name for name in ("run.toml", "log.jsonl", "metrics.json")
         )
@@ -79,10 +80,20 @@ class RunFolder:
         try:
             metrics: dict[str, Any] = json.loads(self._metrics.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise InputError(
-                f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
-            ) from None
+            raise self.unfinished() from None
         return metrics
+
+    def write_failure(self, reason: str) -> None:
+        """Why the run has no result, and going on would end the same way."""
+        write_synced(self.failure, f"{reason}\n".encode())
+
+    def unfinished(self) -> InputError:
+        """The error for a run that has no result, to be raised by the caller."""
+        if self.failure.exists():
+            return InputError(f"{self.path} failed: {self.failure.read_text('utf-8').strip()}")
+        return InputError(
+            f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
+        )
 
 
 def next_folder(data: str, method: str, seed: int) -> Path:
@@ -122,9 +133,8 @@ def check_free(path: Path) -> None:
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
     if used:
-        raise InputError(
-            f"the output folder {path} is not empty; go on with --resume or choose another"
-        )
+        remedy = "choose" if RunFolder(path).failure.exists() else "go on with --resume or choose"
+        raise InputError(f"the output folder {path} is not empty; {remedy} another")
     there = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         reason = "no permission" if there.is_dir() else f"{there} is a file"

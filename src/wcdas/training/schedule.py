@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from wcdas.errors import InputError
 from wcdas.training.config import Annealing, Stage
 
 
@@ -28,6 +29,11 @@ def planned(stages: Mapping[str, Stage]) -> list[tuple[str, Stage]]:
             stage = replace(stage, epochs=0)
         if stage.share:
             before, first = plan[-1]
+            if first.epochs < 2:
+                raise InputError(
+                    f"stages.{before}.epochs is {first.epochs}, but stage {name} takes a share of "
+                    "them; expected at least 2, so that each has one"
+                )
             taken = min(max(1, round(stage.share * first.epochs)), first.epochs - 1)
             plan[-1] = before, replace(first, epochs=first.epochs - taken)
             stage = replace(stage, epochs=taken)

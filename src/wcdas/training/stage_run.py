@@ -308,12 +308,17 @@ class StageRun:
     def _not_finite(self, epoch: int, step: int) -> WorkError:
         if (first := int(self.statistics.first_bad)) >= 0:
             step = first
-        folder = self.trainer.folder.path
-        return WorkError(
+        folder = self.trainer.folder
+        kept = any(folder.checkpoints.glob("*"))
+        reason = (
             f"the loss became NaN or infinite in stage {self.name}, epoch {epoch + 1}, "
-            f"step {step + 1}; checkpoints from before are kept in {folder}. "
-            "Start again with a lower rate, --set lr=…, or with stages.NAME.clip"
+            f"step {step + 1}; "
+            f"{f'checkpoints from before are kept in {folder.path}; ' if kept else ''}"
+            f"start a new one with a lower rate, --set lr=…, or with stages.{self.name}.clip=1"
         )
+        if self.ranks.is_main:
+            folder.write_failure(reason)
+        return WorkError(reason)
 
 
 def _parts(batch: StepBatch, count: int) -> list[StepBatch]:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.data.profile import groups
+from wcdas.errors import InputError
 from wcdas.kernels.sphere import unit
 from wcdas.losses import create_loss
 from wcdas.targets import MixedLabels
@@ -61,9 +62,20 @@ class Step(nn.Module):
             loss = self._loss(self._features(batch.inputs), batch.target)
         else:
             loss = self.training_step(self.model, batch, self.state)
-        if self.seen is None:
-            raise TypeError("training_step never called state.features; expected it on the inputs")
+            self._check(loss)
+        assert self.seen is not None
         return loss, self.seen
+
+    def _check(self, loss: object) -> None:
+        """What a method's step gives back."""
+        step = f"training_step in stage {self.state.stage}"
+        if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else loss
+            raise InputError(
+                f"{step} returned {shown}; expected the loss, a tensor of shape () with a gradient"
+            )
+        if self.seen is None:
+            raise InputError(f"{step} never called state.features; expected it on the inputs")
 
     def _features(self, inputs: Tensor) -> Tensor:
         with (

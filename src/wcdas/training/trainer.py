@@ -1,6 +1,7 @@
 """A run: its stages one after another, each epoch logged and checkpointed, resumable anywhere."""
 
 import time
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -78,6 +79,8 @@ class Trainer:
         """Train from the beginning, or from the last checkpoint in the folder."""
         state = checkpoint.load_latest(self.folder.checkpoints)
         start = state["stage"] if state else 0
+        if self.ranks.is_main:
+            self.folder.failure.unlink(missing_ok=True)
         with self.interrupt:
             for index in range(len(self.stages)):
                 self._enter(index)
@@ -167,13 +170,17 @@ class Trainer:
                 self.method.begin_stage(self.model, start)
         run = StageRun(self, index)
         epoch, step = (run.restore(state), state["step"]) if state else (0, 0)
+        board: Board | None = None
         if self.ranks.is_main:
             self.folder.keep_log(self.logged)
-            self.board = Board(self.folder.tensorboard, self.logged)
+            board = Board(self.folder.tensorboard, self.logged)
         every = self.config.evaluate_every or max(1, stage.epochs // 10)
         title = f"{index + 1}/{len(self.stages)} {name}"
         done = epoch * run.steps + step
-        with StageProgress(self.console, title, stage.epochs, run.steps, done) as progress:
+        with (
+            nullcontext() if board is None else closing(board),
+            StageProgress(self.console, title, stage.epochs, run.steps, done) as progress,
+        ):
             while epoch < stage.epochs:
                 began = time.monotonic()
                 run.train_epoch(epoch, step, progress)
@@ -185,11 +192,9 @@ class Trainer:
                     shown = ("top1", "balanced_accuracy", "many", "medium", "few")
                     facts["test"] = {key: metrics[key] for key in shown}
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
-                if self.ranks.is_main:
+                if board is not None:
                     self.folder.log(facts)
-                    self.board.add(facts, self.logged)
+                    board.add(facts, self.logged)
                 self.logged += 1
                 run.save(epoch, 0)
         run.finish()
-        if self.ranks.is_main:
-            self.board.close()
