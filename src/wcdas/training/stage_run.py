@@ -218,7 +218,8 @@ class StageRun:
         before = copy.deepcopy(self._state(epoch, start))
 
         def undo() -> None:
-            self.restore(before)  # the rate of then with it
+            # A copy, since the optimizer goes on with the very tensors it is given.
+            self.restore(copy.deepcopy(before))
             self._set_rate(0.0)
             self._begin_epoch(epoch, start)
 
