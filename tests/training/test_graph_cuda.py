@@ -26,7 +26,8 @@ def _exact_products():
 
 def train(method, out, engine, **settings):
     given = SHORT | {"engine": engine} | settings
-    if "classifier" in METHODS[method].defaults["stages"]:
+    stages = METHODS[method].defaults["stages"]
+    if stages.get("classifier", {}).get("trains", "nothing") != "nothing":
         given["stages.classifier.epochs"] = 2
     return wcdas.train(method=method, settings=given, out=out, device="cuda")
 
@@ -41,7 +42,7 @@ def test_graph_and_eager_train_alike(method, tmp_path):
     one = losses(train(method, tmp_path / "graph", "auto"))
     other = losses(train(method, tmp_path / "eager", "eager"))
     assert one[0] == pytest.approx(other[0], rel=1e-3)
-    assert one == pytest.approx(other, rel=0.05)
+    assert one == pytest.approx(other, rel=0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(

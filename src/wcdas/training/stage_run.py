@@ -224,14 +224,18 @@ class StageRun:
             self._begin_epoch(epoch, start)
 
         self._set_rate(0.0)
+        began = time.monotonic()
         try:
-            return StepGraph(self._train_step, undo)
+            graph = StepGraph(self._train_step, undo)
         except RuntimeError as error:
             self.capturable = False
             undo()
             why = str(error).splitlines()[0]
             self.trainer.note(f"stage {self.name} runs eagerly, no CUDA graph can hold it: {why}")
             return None
+        seconds = time.monotonic() - began
+        self.trainer.note(f"stage {self.name}: compiled and captured in {seconds:.1f} s")
+        return graph
 
     def _train_step(self) -> None:
         """One step, which is device work alone where the data is resident."""
