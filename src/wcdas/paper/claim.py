@@ -17,6 +17,13 @@ class Verdict(StrEnum):
     NEEDS_DATA = "needs data that is not here"
 
 
+def judge(stated: bool, corrected: bool = False) -> Verdict:
+    """The verdict on a statement that is true as it stands, or after its correction, or not."""
+    if stated:
+        return Verdict.HOLDS
+    return Verdict.CORRECTED if corrected else Verdict.REFUTED
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of text under headings; a cell that nobody has measured is empty."""
