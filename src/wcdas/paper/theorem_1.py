@@ -128,7 +128,7 @@ def _paint(figure: Figure) -> None:
     axes.set(
         xscale="log",
         yscale="log",
-        ylim=(1e-4, 200),
+        ylim=(1e-5, 200),
         xlabel="spread σ of the kernels' centres (radians)",
         ylabel="relative error of the density (%)",
     )

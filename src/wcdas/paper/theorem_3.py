@@ -8,17 +8,16 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from wcdas.circular import (
-    CircularDistribution,
     WrappedCauchy,
     WrappedNormal,
     least_square_error,
 )
 from wcdas.paper.circle import angles, integral
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
+from wcdas.paper.families import Family, spelled
 
 TERMS = 4096
 KERNELS = 2048
-Family = type[CircularDistribution]
 
 
 def uniform_moments(terms: int = TERMS, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -45,20 +44,20 @@ def check(
     limit = [argument(moments, power, TERMS) for power in (1, 2)]
     share = share_of_classes(better, worse, low, high)
     numbers = {
-        f"Δ of {better.__name__}, exact limit": exact[better],
-        f"Δ of {worse.__name__}, exact limit": exact[worse],
+        f"Δ of {spelled(better)}, exact limit": exact[better],
+        f"Δ of {spelled(worse)}, exact limit": exact[worse],
         "ratio, exact limit": ratio,
-        f"Δ of {better.__name__}, simulation": simulated[better],
-        f"Δ of {worse.__name__}, simulation": simulated[worse],
+        f"Δ of {spelled(better)}, simulation": simulated[better],
+        f"Δ of {spelled(worse)}, simulation": simulated[worse],
         "ratio, simulation": simulated_ratio,
         "share of classes of 100 images": share,
     }
     sentence = (
-        f"From α_n = E ρ^(n²), Δ = {exact[better]:.3e} for {better.__name__} and "
-        f"{exact[worse]:.3e} for {worse.__name__}, ratio {ratio:.1f}; from {KERNELS:,} kernels and "
+        f"From α_n = E ρ^(n²), Δ = {exact[better]:.3e} for {spelled(better)} and "
+        f"{exact[worse]:.3e} for {spelled(worse)}, ratio {ratio:.1f}; from {KERNELS:,} kernels and "
         f"their densities {simulated[better]:.3e} and {simulated[worse]:.3e}, ratio "
         f"{simulated_ratio:.1f}. Of simulated classes of 100 images {100 * share:.0f} % are fitted "
-        f"better by {better.__name__}. The printed argument does not show it: it compares "
+        f"better by {spelled(better)}. The printed argument does not show it: it compares "
         "(mean root − α₁)² of the two families, whose values depend on how many roots are taken "
         f"({left:.3f} < {right:.3f} with 100, {limit[0]:.3f} and {limit[1]:.3f} with {TERMS:,}) "
         "and are not the errors."
@@ -68,7 +67,7 @@ def check(
         ("family", "ρ of the best fit", "Δ, exact limit", "Δ, simulation"),
         tuple(
             (
-                family.__name__,
+                spelled(family),
                 f"{float(family.fit_moments(moments).mean_resultant_length):.6f}",
                 f"{exact[family]:.6e}",
                 f"{simulated[family]:.6e}",
@@ -142,7 +141,7 @@ def check_44(
     )
     return Finding(
         judge(min(ratios.values()) > 1),
-        f"Δ of {worse.__name__} ÷ Δ of {better.__name__} is {values}.",
+        f"Δ of {spelled(worse)} ÷ Δ of {spelled(better)} is {values}.",
         ratios,
     )
 

@@ -8,29 +8,25 @@ import torch
 from torch import Tensor
 
 from wcdas.circular import (
-    CircularDistribution,
     SymmetricWrappedStable,
     WrappedCauchy,
     WrappedNormal,
 )
 from wcdas.paper.circle import angles
 from wcdas.paper.claim import Claim, Finding, Setting, judge
+from wcdas.paper.families import Family, spelled
 from wcdas.paper.identity import TOLERANCE_TEXT, identity
 
 RHO = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)[:, None]
 THETA = angles(512)
-FAMILIES: Mapping[float, type[CircularDistribution]] = MappingProxyType(
-    {1.0: WrappedCauchy, 2.0: WrappedNormal}
-)
+FAMILIES: Mapping[float, Family] = MappingProxyType({1.0: WrappedCauchy, 2.0: WrappedNormal})
 
 
-def check_3(
-    setting: Setting, families: Mapping[float, type[CircularDistribution]] = FAMILIES
-) -> Finding:
+def check_3(setting: Setting, families: Mapping[float, Family] = FAMILIES) -> Finding:
     """The series with exponent a against the closed form of the family it is said to be."""
     stable = [SymmetricWrappedStable(RHO, a).prob(THETA) for a in families]
     closed = [family(RHO).prob(THETA) for family in families.values()]
-    names = ", ".join(f"a = {a:g} {family.__name__}" for a, family in families.items())
+    names = ", ".join(f"a = {a:g} {spelled(family)}" for a, family in families.items())
     return identity(torch.cat(stable), torch.cat(closed), names)
 
 

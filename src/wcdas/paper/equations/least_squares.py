@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from wcdas.circular import (
-    CircularDistribution,
     Mixture,
     WrappedCauchy,
     WrappedNormal,
@@ -16,9 +15,9 @@ from wcdas.circular import (
 )
 from wcdas.paper.circle import angles, integral
 from wcdas.paper.claim import Claim, Finding, Setting, judge
+from wcdas.paper.families import Family, spelled
 from wcdas.paper.identity import TOLERANCE_TEXT, identity
 
-Family = type[CircularDistribution]
 KERNELS = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9], dtype=torch.float64)
 MIXTURE = Mixture(Categorical(torch.ones(5, dtype=torch.float64)), WrappedNormal(KERNELS))
 RHO = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
@@ -59,7 +58,7 @@ def check_8(setting: Setting, families: tuple[Family, ...] = FAMILIES, terms: in
 
         found = minimize_scalar(error, bounds=(0, 0.999), method="bounded", options={"xatol": 1e-9})
         fitted = float(family.fit_moments(moments).concentration)
-        numbers[f"ρ_min of {family.__name__}"] = fitted
+        numbers[f"ρ_min of {spelled(family)}"] = fitted
         gaps.append(abs(fitted - float(found.x)))
     values = ", ".join(f"{name} = {value:.5f}" for name, value in numbers.items())
     return Finding(
