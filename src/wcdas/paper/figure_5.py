@@ -4,11 +4,11 @@ from matplotlib.figure import Figure
 
 from wcdas.paper.claim import Claim, Finding, Setting, Verdict, judge
 from wcdas.paper.concentrations import (
-    BALANCED_DIGITS,
     CIFAR_10,
     CIFAR_100,
     DIGITS,
     INATURALIST,
+    MILDER_DIGITS,
     REPRESENTATION,
     Groups,
     Place,
@@ -20,7 +20,7 @@ from wcdas.paper.concentrations import (
 )
 from wcdas.paper.style import draw
 
-PLACES = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, BALANCED_DIGITS)
+PLACES = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, MILDER_DIGITS)
 
 
 def check(setting: Setting, places: tuple[Place, ...] = PLACES) -> Finding:
@@ -44,7 +44,7 @@ def check(setting: Setting, places: tuple[Place, ...] = PLACES) -> Finding:
         judged({place: groups for place, groups in ends.items() if place.is_of_the_paper}),
         f"{sentence}.",
         {f"ρ of {g}, {place.name}": v for place, groups in ends.items() for g, v in groups.items()},
-        (draw(setting, "figure-5", (max(4.5, 1.9 * len(ends)), 3.6), paint),),
+        (draw(setting, "figure-5", (max(6.0, 1.9 * len(ends)), 3.6), paint),),
     )
 
 

@@ -39,8 +39,8 @@ def check(
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         bars(axes, {f"{start:g}": groups for start, groups in ends.items()})
-        axes.set_xlabel("value at which w_ρ starts")
-        axes.set_title(f"WCDAS on {place.name} when representation learning ends")
+        axes.set_xlabel(r"value at which $w_\rho$ starts")
+        axes.set_title(f"WCDAS on {place.name}, when representation learning ends")
         figure.legend(loc="outside lower center", ncols=3)
 
     return Finding(

@@ -5,14 +5,14 @@ protocol and with one thing changed at a time, and Spearman's correlation is tak
 both stages.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 
 from wcdas.paper.claim import Claim, Finding, Setting, Table, Verdict, judge
 from wcdas.paper.concentrations import (
@@ -30,13 +30,14 @@ from wcdas.training.run_folder import RunFolder
 
 LEVEL = 0.05
 BOTH = (REPRESENTATION, CLASSIFIER)
+OTHERWISE = "; `wcdas paper label-awareness --mode real --out DIR` asks CIFAR-100-LT"
 
 
 def _in_both(key: str, value: Any) -> dict[str, Any]:
     return {f"stages.{stage}.{key}": value for stage in BOTH}
 
 
-AS_IN_THE_PAPER = "as in the paper"
+AS_IN_THE_PAPER = "the paper's protocol"
 CONDITIONS: dict[str, Mapping[str, Any]] = {
     AS_IN_THE_PAPER: {},
     "no weight decay on w_ρ and s": _in_both("concentration_weight_decay", 0.0),
@@ -92,8 +93,8 @@ def check(
     images = f"{place.name}: {len(counts)} classes, {counts[0]} to {min(counts)} images"
     return Finding(
         judged(first),
-        f"{conclusion(first)} ({images}; the end of representation learning, and p < {LEVEL:g} "
-        "for what is called clear.)",
+        f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
+        f"{images}{'' if place.is_of_the_paper else OTHERWISE}.)",
         {f"{name}, {stage}": of[stage].value for name, of in correlations.items() for stage in of},
         (draw(setting, "label-awareness", (10, 4.4), lambda f: _paint(f, runs, correlations)),),
         (_table(correlations, images),),
@@ -120,10 +121,10 @@ def conclusion(first: Mapping[str, Correlation]) -> str:
     known = {
         "tail": "ρ knows the label as the paper says: the fewer images, the larger ρ",
         "head": "ρ knows the label, but the other way round: the fewer images, the smaller ρ",
-        "": "Under the paper's protocol ρ shows no clear relation to the class count",
+        "": "ρ shows no clear relation to the class count",
     }
     own = "tail" if AS_IN_THE_PAPER in tail else "head" if AS_IN_THE_PAPER in head else ""
-    parts = [f"{known[own]}, {first[AS_IN_THE_PAPER]} {AS_IN_THE_PAPER}."]
+    parts = [f"{known[own]}, {first[AS_IN_THE_PAPER]} under {AS_IN_THE_PAPER}."]
     for what, names in (
         ("The tail has clearly the larger ρ", tail),
         ("The head has clearly the larger ρ", head),
@@ -157,41 +158,47 @@ def _paint(
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
     _scatter(left, runs)
     names = list(correlations)
-    for stage, marker, face in zip(BOTH, MARKERS, (COLOURS[0], "white"), strict=False):
-        right.plot(
-            [correlations[name][stage].value for name in names],
-            range(len(names)),
-            linestyle="",
-            marker=marker,
-            markersize=6,
-            markerfacecolor=face,
-            markeredgecolor=COLOURS[0],
-            label=f"end of the {stage} stage",
-        )
+    looks: tuple[dict[str, Any], ...] = (
+        {"markersize": 5},
+        {"markersize": 10, "markerfacecolor": "none"},
+    )
+    for stage, marker, look in zip(BOTH, MARKERS, looks, strict=False):
+        values = [correlations[name][stage].value for name in names]
+        label = f"end of the {stage} stage"
+        right.plot(values, range(len(names)), marker, color=COLOURS[0], label=label, **look)
+    unclear = _largest_unclear(len(class_counts(next(iter(runs.values()))[0])))
+    right.axvspan(-unclear, unclear, color="#eeeeee", label=f"not clear, p ≥ {LEVEL:g}")
     right.axvline(0, color="#888888", linewidth=0.8, linestyle="-")
-    right.set_yticks(range(len(names)), names)
+    right.set_yticks(range(len(names)), [_mathematical(name) for name in names])
     right.invert_yaxis()
     right.set_xlim(-1.08, 1.08)
     right.set_xlabel("rank correlation of ρ with the class count\n← tail larger    head larger →")
     right.grid(axis="y", alpha=0.3, linewidth=0.6)
-    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handletextpad=0.2)
+    right.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))
 
 
 def _scatter(axes: Axes, runs: Mapping[str, list[RunFolder]]) -> None:
     for name, marker, colour in zip(SHOWN, MARKERS, COLOURS, strict=False):
         if name in runs:
-            counts = np.asarray(class_counts(runs[name][0]))
-            rho = by_class(runs[name], REPRESENTATION)
-            axes.plot(
-                counts, rho, marker=marker, markersize=5, linestyle=":", linewidth=0.8,
-                color=colour, label=name,
-            )  # fmt: skip
+            counts, rho = class_counts(runs[name][0]), by_class(runs[name], REPRESENTATION)
+            style = f"{marker}:"
+            axes.plot(counts, rho, style, color=colour, markersize=5, linewidth=0.8, label=name)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, 1)
     axes.set_xlabel("training images of the class")
-    axes.set_ylabel("ρ of the class when representation learning ends")
-    axes.legend(loc="lower right")
+    axes.set_ylabel("ρ when representation learning ends")
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
+
+
+def _largest_unclear(classes: int) -> float:
+    """The correlation whose p is the level, from r·√((C − 2)/(1 − r²)) ~ t with C − 2 degrees."""
+    quantile = float(t.ppf(1 - LEVEL / 2, classes - 2))
+    return quantile / math.sqrt(classes - 2 + quantile**2)
+
+
+def _mathematical(name: str) -> str:
+    return name.replace("w_ρ", r"$w_\rho$")
 
 
 CLAIMS = (
