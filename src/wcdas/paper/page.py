@@ -70,14 +70,15 @@ def _told(setting: Setting, results: Mapping[str, Result], failures: Mapping[str
 def _summary(shown: Iterable[str], results: Mapping[str, Result]) -> Iterator[str]:
     yield '<div class="wide"><table class="summary"><caption>Verdicts</caption>'
     yield '<thead><tr><th scope="col">claim</th><th scope="col">verdict</th>'
-    yield '<th scope="col" class="where">place</th></tr></thead><tbody>'
+    yield '<th scope="col" class="where">place and statement</th></tr></thead><tbody>'
     for name in shown:
+        claim = CLAIMS[name]
         verdict = results[name].finding.verdict if name in results else None
         kind, text = (KINDS[verdict], str(verdict)) if verdict else ("failed", NOT_JUDGED)
         yield (
             f'<tr><th scope="row"><a href="#{escape(name)}">{escape(name)}</a></th>'
             f'<td class="verdict {kind}">{escape(text)}</td>'
-            f'<td class="where">{escape(CLAIMS[name].place)}</td></tr>'
+            f'<td class="where">{escape(claim.place)}: {escape(claim.statement)}</td></tr>'
         )
     yield "</tbody></table></div>"
 

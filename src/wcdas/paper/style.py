@@ -29,6 +29,8 @@ STYLE: dict[Any, Any] = {
     "axes.grid": False,
     "lines.linewidth": 1.6,
     "figure.facecolor": "white",
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
     "savefig.dpi": 200,
     "svg.hashsalt": "wcdas",  # the same figure is the same file
 }

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from wcdas.circular import WrappedCauchy, WrappedNormal, least_square_error
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
+from wcdas.paper.equations.mean_of_roots import TERMS, roots
 from wcdas.paper.families import Family, spelled
 from wcdas.paper.style import COLOURS, MARKERS, draw
 from wcdas.paper.theorem_3 import uniform_moments
@@ -69,7 +70,7 @@ def check(setting: Setting, pairing: Pairing = MAIN_TEXT) -> Finding:
     own_swapped = max(own_spread(family, power) for family, power in swapped.items())
     ranks_swapped = {family: rank_correlation(family, power) for family, power in swapped.items()}
     sentence = (
-        _told(pairing, own, ranks)
+        f"{_told(pairing, own, ranks)}."
         + (
             ""
             if right
@@ -90,7 +91,7 @@ def check(setting: Setting, pairing: Pairing = MAIN_TEXT) -> Finding:
         sentence,
         numbers,
         (draw(setting, "theorem-2", (9, 4), _paint),),
-        (_table(),),
+        (_table(), _best_and_mean()),
     )
 
 
@@ -111,14 +112,27 @@ def check_9(setting: Setting, pairing: Pairing = MAIN_TEXT) -> Finding:
 
 
 def _told(pairing: Pairing, own: dict[Family, float], ranks: dict[Family, float]) -> str:
-    return (
-        "; ".join(
-            f"{spelled(family)} with the root 1/n{'²' if power == 2 else ''}: the roots of its own "
-            f"members spread by {own[family]:.3g}, rank correlation of spread and Δ over 55 "
-            f"classes {ranks[family]:+.2f}"
-            for family, power in pairing.items()
-        )
-        + "."
+    return "; ".join(
+        f"The {spelled(family)} with the root 1/n{'²' if power == 2 else ''}: the roots of its own "
+        f"members spread by {own[family]:.3g}, rank correlation of spread and Δ over 55 classes "
+        f"{ranks[family]:+.2f}"
+        for family, power in pairing.items()
+    )
+
+
+def _best_and_mean() -> Table:
+    """The exact ρ of the least error beside the mean of the roots, for ρ_m uniform on [0, 1)."""
+    moments = uniform_moments()
+    rows = []
+    for family, power in APPENDIX.items():
+        exact = float(family.fit_moments(moments).concentration)
+        means = [float(roots(moments[:terms], power).mean()) for terms in TERMS]
+        cells = (f"{mean:.4f} ({mean - exact:+.4f})" for mean in means)
+        rows.append((spelled(family), f"{exact:.6f}", *cells))
+    return Table(
+        "ρ_m uniform on [0, 1): the exact ρ_min, and the mean of the roots with its gap to it",
+        ("family", "exact ρ_min", *(f"{terms:,} roots" for terms in TERMS)),
+        tuple(rows),
     )
 
 
