@@ -6,6 +6,7 @@ again, whichever table asked for it, and an interrupted sweep goes on where it w
 
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -15,7 +16,7 @@ import torch
 
 import wcdas
 from wcdas.data import TAILED
-from wcdas.errors import InputError
+from wcdas.errors import InputError, WorkError
 from wcdas.paper.claim import Setting
 from wcdas.paper.tables.protocols import STAND_IN, Protocol
 from wcdas.sweeps import Sweep
@@ -53,12 +54,10 @@ def train(setting: Setting, wanted: Iterable[Wanted]) -> dict[Protocol, str]:
     if not jobs:
         return {}
     if setting.console is not None:
-        runs = sum(len(job.methods) * job.protocol.seeds for job in jobs)
-        setting.console.print(f"training {runs} runs into {setting.out / 'sweeps'}")
-    if setting.mode == "quick":
-        reasons = list(_processes().map(_do, jobs))
-    else:
-        reasons = [_do(job) for job in jobs]
+        for job in jobs:
+            runs = ", ".join(job.methods)
+            setting.console.print(f"to do in {job.folder}: {runs}; seeds: {job.protocol.seeds}")
+    reasons = _side_by_side(jobs) if setting.mode == "quick" else [_do(job) for job in jobs]
     return {job.protocol: why for job, why in zip(jobs, reasons, strict=True) if why is not None}
 
 
@@ -81,6 +80,17 @@ def run_folders(setting: Setting, protocol: Protocol, method: str) -> list[RunFo
 
 def missing(setting: Setting, protocol: Protocol, method: str) -> bool:
     return len(run_folders(setting, protocol, method)) < protocol.seeds
+
+
+def _side_by_side(jobs: list[Job]) -> list[str | None]:
+    try:
+        return list(_processes().map(_do, jobs))
+    except BrokenProcessPool:
+        _processes.cache_clear()
+        raise WorkError(
+            "a process that trained for the tables was ended from outside; often too little "
+            "memory. Go on with --resume"
+        ) from None
 
 
 @cache
