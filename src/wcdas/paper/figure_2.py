@@ -130,7 +130,12 @@ def _map(ax: Axes, values: Tensor, title: str, colours: str, low: float, high: f
     ax.set(xlabel="mean of ρ", title=title, xticks=VALUES.tolist(), yticks=VALUES.tolist())
     ax.spines[:].set_visible(False)
     return ax.imshow(
-        values, origin="lower", extent=(0.05, 0.95, 0.05, 0.95), cmap=colours, vmin=low, vmax=high
+        values.numpy(),
+        origin="lower",
+        extent=(0.05, 0.95, 0.05, 0.95),
+        cmap=colours,
+        vmin=low,
+        vmax=high,
     )
 
 

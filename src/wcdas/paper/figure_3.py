@@ -56,7 +56,13 @@ def _paint(figure: Figure) -> None:
     degrees = torch.linspace(-180, 180, 361, dtype=torch.float64)
     values = gradient(rho.expand(361, 181), torch.deg2rad(degrees)[:, None])
     mesh = surface.pcolormesh(
-        rho, degrees, values, cmap=DIVERGING, vmin=-2, vmax=2, rasterized=True
+        rho.numpy(),
+        degrees.numpy(),
+        values.numpy(),
+        cmap=DIVERGING,
+        vmin=-2,
+        vmax=2,
+        rasterized=True,
     )
     for sign in (-1, 1):
         surface.plot(rho, sign * torch.rad2deg(_zero(rho)), color=COLOURS[0], linestyle="--")

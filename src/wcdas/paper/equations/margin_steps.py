@@ -12,12 +12,11 @@ from wcdas.paper.identity import TOLERANCE_TEXT, gap, identity
 from wcdas.paper.margin import PRINTED_THRESHOLD, largest_slope, smallest_slope, threshold
 
 RHO = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)[:, None]
-ANY_ANGLE = math.pi
 
 
-def pairs(largest_angle: float) -> tuple[Tensor, Tensor]:
-    """All pairs θ_1 < θ_2 of 61 angles up to `largest_angle`."""
-    angle = torch.linspace(0, largest_angle, 61, dtype=torch.float64)
+def pairs() -> tuple[Tensor, Tensor]:
+    """All pairs θ_1 < θ_2 of 61 angles."""
+    angle = torch.linspace(0, math.pi, 61, dtype=torch.float64)
     first, second = torch.triu_indices(61, 61, 1)
     return angle[first], angle[second]
 
@@ -36,24 +35,22 @@ def factor() -> Tensor:
     return torch.as_tensor(largest_slope(RHO.numpy()))
 
 
-def check_11(setting: Setting, largest_angle: float = ANY_ANGLE) -> Finding:
-    """|f(θ_j) − f(θ_k)| against the printed factor times |cos θ_j − cos θ_k|, with ="""
-    one, other = pairs(largest_angle)
+def check_11(setting: Setting, of_the_pair: bool = False) -> Finding:
+    """The margin against the printed factor, or the pair's own slope, times that of cos, with ="""
+    one, other = pairs()
     margin, cosine = margins(one, other)
     slope = RHO * (1 - RHO**2) / (math.pi * denominator(one) * denominator(other))
-    finding = identity(
-        factor() * cosine, margin, f"All pairs up to {math.degrees(largest_angle):.3g}°"
-    )
-    exact = gap(slope * cosine, margin)
+    finding = identity((slope if of_the_pair else factor()) * cosine, margin, "1,830 pairs")
     return replace(
         finding,
-        sentence=f"{finding.sentence} No factor of ρ alone can be right: it is "
-        f"ρ(1 − ρ²)/(π D_j D_k), D = 1 + ρ² − 2ρ cos θ, exact to {exact:.1e}.",
+        sentence=f"{finding.sentence} The factor is not one of ρ alone: it is "
+        "ρ(1 − ρ²)/(π D_j D_k), D = 1 + ρ² − 2ρ cos θ, exact to "
+        f"{gap(slope * cosine, margin):.1e}.",
     )
 
 
 def check_45(setting: Setting) -> Finding:
-    one, other = pairs(ANY_ANGLE)
+    one, other = pairs()
     margin, _ = margins(one, other)
     top = (1 - RHO**2) / (2 * math.pi)
     return identity(top / denominator(one) - top / denominator(other), margin, "1,830 pairs")
@@ -61,7 +58,7 @@ def check_45(setting: Setting) -> Finding:
 
 def check_46(setting: Setting, bracket: bool = False) -> Finding:
     """The fraction with 2ρ cos θ_1 − cos θ_2, or with the bracket 2ρ(cos θ_1 − cos θ_2)."""
-    one, other = pairs(ANY_ANGLE)
+    one, other = pairs()
     margin, cosine = margins(one, other)
     bracketed = 2 * RHO * cosine
     bare = 2 * RHO * torch.cos(one) - torch.cos(other)
@@ -77,7 +74,7 @@ def check_46(setting: Setting, bracket: bool = False) -> Finding:
 
 def check_47(setting: Setting, smallest: bool = False) -> Finding:
     """Is the margin at least the bound with both denominators at angle 0 (or at π)?"""
-    one, other = pairs(ANY_ANGLE)
+    one, other = pairs()
     margin, cosine = margins(one, other)
     slope = torch.as_tensor(smallest_slope(RHO.numpy())) if smallest else factor()
     bound = slope * cosine
@@ -111,7 +108,7 @@ def check_49(setting: Setting, power: int = 3) -> Finding:
 
 def check_50(setting: Setting, rho: float = 0.5) -> Finding:
     """Is factor·|Δcos| ≥ |Δcos| at ρ the same condition as factor ≥ 1, for every pair?"""
-    one, other = pairs(ANY_ANGLE)
+    one, other = pairs()
     cosine = (torch.cos(one) - torch.cos(other)).abs()
     value = float(largest_slope(rho))
     same = bool(((value * cosine >= cosine) == (value >= 1)).all())
