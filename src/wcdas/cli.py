@@ -368,6 +368,10 @@ def paper(
         typer.Option(metavar="DIR", help="The paper's datasets.  [default: $WCDAS_DATA]"),
     ] = None,
     device: Device = "auto",
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder of --mode real; quick mode shows its numbers."),
+    ] = None,
 ) -> None:
     """Check the paper's equations, theorems, figures and tables.
 
@@ -396,6 +400,7 @@ def paper(
         mode=mode,
         data_root=data_root,
         device=device,
+        measured=measured,
         console=console,
     )
     if not everything and not resume:

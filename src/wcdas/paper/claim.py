@@ -43,6 +43,7 @@ class Setting:
     data_root: Path | None = None
     device: str = "auto"
     console: Console | None = None
+    measured: Path | None = None  # the folder of a real mode, whose numbers are shown in quick mode
 
     @property
     def figures(self) -> Path:

@@ -1,6 +1,6 @@
 """ρ of trained WCDAS heads: by group over the epochs, and of every class when a stage ended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from wcdas.data import TAILED
 from wcdas.paper.claim import Setting
 from wcdas.paper.style import COLOURS, HATCHES
 from wcdas.paper.tables.protocols import STAND_IN, protocol
@@ -130,6 +131,18 @@ def bars(axes: Axes, groups: Mapping[str, Groups], lowest: float = 0.0) -> None:
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylim(lowest, 1.0)
     axes.set_ylabel("mean ρ of the classes")
+
+
+def not_measured(claim: str, places: Sequence[Place], found: Iterable[Place]) -> str:
+    """Which of the paper's datasets are missing, and the command that trains on them."""
+    missing = [place for place in places if place.is_of_the_paper and place not in set(found)]
+    if not missing:
+        return ""
+    root = "" if all(place.data in TAILED for place in missing) else " --data-root IMAGES"
+    return (
+        f" Not measured: {' and '.join(place.name for place in missing)}; "
+        f"`wcdas paper {claim} --mode real{root} --out DIR` does it."
+    )
 
 
 def told(groups: Groups) -> str:

@@ -15,6 +15,7 @@ from wcdas.paper.concentrations import (
     Place,
     bars,
     epochs,
+    not_measured,
     tail_is_larger,
     told,
     trained,
@@ -27,8 +28,9 @@ SHARES = (10 / 90, 40 / 90, 1.0)  # of the epochs: the paper's 10th, 40th and 90
 def check(setting: Setting, places: tuple[Place, ...] = (IMAGENET, CIFAR_100, DIGITS)) -> Finding:
     """At the first of the places that has runs; only the paper's own data decides."""
     found = trained(setting, places)
+    rest = not_measured("figure-4", places, found)
     if not found:
-        return Finding(Verdict.NEEDS_DATA, "WCDAS has not been trained yet.")
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
     place, (runs,) = next(iter(found.items()))
     first, second = epochs(runs, REPRESENTATION), epochs(runs, CLASSIFIER)
     shown = {
@@ -45,7 +47,7 @@ def check(setting: Setting, places: tuple[Place, ...] = (IMAGENET, CIFAR_100, DI
 
     return Finding(
         verdict if place.is_of_the_paper else Verdict.NEEDS_DATA,
-        f"On {place.name}, {sentence}",
+        f"On {place.name}, {sentence}{rest}",
         {f"ρ of {g}, {when}": v for when, groups in bars_shown.items() for g, v in groups.items()},
         (draw(setting, "figure-4", (7, 3.6), paint),),
     )

@@ -14,6 +14,7 @@ from wcdas.paper.concentrations import (
     Place,
     bars,
     epochs,
+    not_measured,
     tail_is_larger,
     told,
     trained,
@@ -25,8 +26,9 @@ PLACES = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, MILDER_DIGITS)
 
 def check(setting: Setting, places: tuple[Place, ...] = PLACES) -> Finding:
     found = trained(setting, places)
+    rest = not_measured("figure-5", places, found)
     if not found:
-        return Finding(Verdict.NEEDS_DATA, "WCDAS has not been trained yet.")
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
     ends = {place: epochs(runs, REPRESENTATION)[-1] for place, (runs,) in found.items()}
 
     def paint(figure: Figure) -> None:
@@ -42,7 +44,7 @@ def check(setting: Setting, places: tuple[Place, ...] = PLACES) -> Finding:
     )
     return Finding(
         judged({place: groups for place, groups in ends.items() if place.is_of_the_paper}),
-        f"{sentence}.",
+        f"{sentence}.{rest}",
         {f"ρ of {g}, {place.name}": v for place, groups in ends.items() for g, v in groups.items()},
         (draw(setting, "figure-5", (max(6.0, 1.9 * len(ends)), 3.6), paint),),
     )

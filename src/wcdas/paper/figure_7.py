@@ -12,6 +12,7 @@ from wcdas.paper.concentrations import (
     Place,
     bars,
     epochs,
+    not_measured,
     tail_is_larger,
     trained,
 )
@@ -27,8 +28,9 @@ def check(
     starts: tuple[float, ...] = STARTS,
 ) -> Finding:
     found = trained(setting, places, [{"head.init": start} for start in starts])
+    rest = not_measured("figure-7", places, found)
     if not found:
-        return Finding(Verdict.NEEDS_DATA, "WCDAS has not been trained yet.")
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
     place, variants = next(iter(found.items()))
     ends = {
         start: epochs(runs, REPRESENTATION)[-1]
@@ -45,7 +47,7 @@ def check(
 
     return Finding(
         verdict if place.is_of_the_paper else Verdict.NEEDS_DATA,
-        f"On {place.name}, {sentence}",
+        f"On {place.name}, {sentence}{rest}",
         {f"ρ of {g}, start {s:g}": v for s, groups in ends.items() for g, v in groups.items()},
         (draw(setting, "figure-7", (7, 3.8), paint),),
     )

@@ -27,6 +27,11 @@ def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
     """Make the folder, or go on with it; the claims to judge, those asked for before included."""
     if setting.mode not in MODES:
         raise InputError(str(unknown("mode", setting.mode, MODES)))
+    if setting.measured is not None and not (setting.measured / "paper.json").exists():
+        raise InputError(
+            f"--measured is {setting.measured}, which holds no paper; expected the --out of an "
+            "earlier wcdas paper --mode real"
+        )
     if resume:
         before = _read(setting.out)
         if before["mode"] != setting.mode:

@@ -23,6 +23,7 @@ from wcdas.paper.concentrations import (
     Place,
     by_class,
     class_counts,
+    not_measured,
     trained,
 )
 from wcdas.paper.style import COLOURS, MARKERS, draw
@@ -30,7 +31,6 @@ from wcdas.training.run_folder import RunFolder
 
 LEVEL = 0.05
 BOTH = (REPRESENTATION, CLASSIFIER)
-OTHERWISE = "; `wcdas paper label-awareness --mode real --out DIR` asks CIFAR-100-LT"
 
 
 def _in_both(key: str, value: Any) -> dict[str, Any]:
@@ -80,8 +80,9 @@ def check(
     conditions: Mapping[str, Mapping[str, Any]] = CONDITIONS,
 ) -> Finding:
     found = trained(setting, places, list(conditions.values()))
+    rest = not_measured("label-awareness", places, found)
     if not found:
-        return Finding(Verdict.NEEDS_DATA, "WCDAS has not been trained yet.")
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
     place, variants = next(iter(found.items()))
     runs = dict(zip(conditions, variants, strict=True))
     counts = class_counts(variants[0][0])
@@ -94,7 +95,7 @@ def check(
     return Finding(
         judged(first),
         f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
-        f"{images}{'' if place.is_of_the_paper else OTHERWISE}.)",
+        f"{images}.){rest}",
         {f"{name}, {stage}": of[stage].value for name, of in correlations.items() for stage in of},
         (draw(setting, "label-awareness", (10, 4.4), lambda f: _paint(f, runs, correlations)),),
         (_table(correlations, images),),

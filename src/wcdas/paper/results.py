@@ -24,7 +24,8 @@ class Result:
 
 def fingerprint(setting: Setting) -> str:
     """Of all that a verdict depends on: the package, PyTorch, the mode and the data."""
-    parts = (_package(), torch.__version__, setting.mode, str(setting.data_root))
+    data = (setting.mode, setting.data_root, setting.measured)
+    parts = (_package(), torch.__version__, *map(str, data))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

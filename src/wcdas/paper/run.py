@@ -61,6 +61,7 @@ def run_paper(
     mode: str = "quick",
     data_root: str | Path | None = None,
     device: str = "auto",
+    measured: str | Path | None = None,
     console: Console | None = None,
 ) -> PaperRun:
     """Judge claims of the paper and write a page with their verdicts.
@@ -73,6 +74,7 @@ def run_paper(
         mode: "quick" trains a small network on the digits, "real" follows the paper.
         data_root: where the paper's datasets lie; $WCDAS_DATA without it.
         device: auto, cpu, cuda or cuda:N.
+        measured: the folder of a real mode, whose numbers quick mode shows.
         console: where progress is shown; None is silent.
     """
     asked = chosen(names, everything)
@@ -80,7 +82,12 @@ def run_paper(
         raise InputError("--resume needs to know which folder; name it with --out")
     root = data_root or os.environ.get("WCDAS_DATA")
     setting = Setting(
-        Path(out) if out else next_folder(), mode, Path(root) if root else None, device, console
+        Path(out) if out else next_folder(),
+        mode,
+        Path(root) if root else None,
+        device,
+        console,
+        Path(measured) if measured else None,
     )
     asked = begin(asked, setting, resume)
     results: dict[str, Result] = {}

@@ -8,6 +8,7 @@ import pytest
 import wcdas
 from wcdas.methods import METHODS
 from wcdas.paper.claim import Setting, Verdict
+from wcdas.paper.folder import begin
 from wcdas.paper.tables import table_1, table_7
 from wcdas.paper.tables.measuring import measure, stand_in
 from wcdas.paper.tables.printed import Cell, Part, PrintedTable, Row, StandIn, read_table
@@ -172,3 +173,15 @@ def test_stand_in_numbers_are_in_a_table_of_their_own(setting):
     ours = finding.tables[-1]
     assert ours.title.startswith("digits-lt")
     assert all(all(row) for row in ours.rows)
+
+
+def test_quick_mode_shows_the_numbers_of_a_real_mode(setting, digits, tmp_path):
+    row, part = TABLE.rows[0], TABLE.parts[0]
+    real = Setting(tmp_path / "real", "real", device="cpu")
+    shutil.copytree(runs(setting, row)[0].path, folder(real, of_cell(row, part)) / "crt-s0")
+    shown, _ = measure(replace(setting, measured=real.out), TABLE)
+    assert shown[Cell("cRT", "CIFAR", "all")].mean == digits[Cell("cRT", "CIFAR", "all")].mean
+    assert shown[Cell("cRT", "CIFAR", "all")].seeds == 1
+    assert measure(setting, TABLE)[0] == {}
+    with pytest.raises(wcdas.InputError, match="holds no paper"):
+        begin(["table-3"], replace(setting, measured=tmp_path / "elsewhere"), resume=False)

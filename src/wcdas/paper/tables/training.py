@@ -24,6 +24,7 @@ from wcdas.sweeps.plan import SweepRun
 from wcdas.training.distributed import choose_device
 from wcdas.training.run_folder import RunFolder
 
+SWEEPS = "sweeps"
 QUICK_PROCESSES = 2
 RUNS_ON_A_GPU = 8  # small networks leave room for several
 
@@ -67,7 +68,9 @@ def is_trained_in(mode: str, protocol: Protocol) -> bool:
 
 
 def folder(setting: Setting, protocol: Protocol) -> Path:
-    return setting.out / "sweeps" / protocol.name
+    """Quick mode looks for the paper's datasets where a real mode has measured them."""
+    elsewhere = None if is_trained_in(setting.mode, protocol) else setting.measured
+    return (elsewhere or setting.out) / SWEEPS / protocol.name
 
 
 def run_folders(setting: Setting, protocol: Protocol, method: str) -> list[RunFolder]:
