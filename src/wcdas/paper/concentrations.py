@@ -55,7 +55,7 @@ IMAGENET = Place("imagenet-lt", label="ImageNet-LT")
 INATURALIST = Place("inat2018", label="iNaturalist 2018")
 CIFAR_100 = Place("cifar100-lt", 100, "CIFAR-100-LT, imbalance 100")
 CIFAR_10 = Place("cifar10-lt", 100, "CIFAR-10-LT, imbalance 100")
-# ρ moves slowly: twice the epochs of the tables, which quick mode can afford.
+# ρ moves slowly: more epochs than the tables have, as many as quick mode can afford.
 DIGITS = Place(STAND_IN, 100, epochs=80)
 MILDER_DIGITS = Place(STAND_IN, 10, epochs=80)
 
@@ -140,8 +140,8 @@ def not_measured(claim: str, places: Sequence[Place], found: Iterable[Place]) ->
         return ""
     root = "" if all(place.data in TAILED for place in missing) else " --data-root IMAGES"
     return (
-        f" Not measured: {' and '.join(place.name for place in missing)}; "
-        f"`wcdas paper {claim} --mode real{root} --out DIR` does it."
+        f" Not measured: {'; '.join(place.name for place in missing)}. "
+        f"`wcdas paper {claim} --mode real{root} --out DIR` trains on them."
     )
 
 

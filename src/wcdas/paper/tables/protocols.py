@@ -26,7 +26,8 @@ class Protocol:
     def name(self) -> str:
         """Of the sweep's folder."""
         factor = "" if self.imbalance is None else f"-{self.imbalance:g}"
-        return f"{self.data}{factor}" + "".join(f",{k}={v}" for k, v in self.settings)
+        changes = "".join(f",{key.removeprefix('stages.')}={v}" for key, v in self.settings)
+        return f"{self.data}{factor}{changes}"
 
     @property
     def recipe(self) -> str | Path | None:

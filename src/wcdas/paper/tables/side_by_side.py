@@ -7,6 +7,7 @@ from wcdas.paper.claim import Table
 from wcdas.paper.tables.printed import Cell, Number, Numbers, Part, PrintedTable
 from wcdas.paper.tables.protocols import STAND_IN
 
+COLUMNS = "top-1 accuracy in %, the paper's, ours and the difference"
 NAMES = {"many": "Many", "medium": "Medium", "few": "Few", "all": "All"}
 
 
@@ -27,10 +28,9 @@ def side_by_side(
             )
             for row in table.rows
         )
-        kinds = ("paper", "ours", "difference")
-        heads = tuple(f"{heading}, {kind}" for heading in headings for kind in kinds)
+        heads = tuple(text for heading in headings for text in (heading, "ours", "Δ"))
         note = " ".join(dict.fromkeys(notes[part] for part, _ in cells if part in notes))
-        tables.append(Table(f"{title}: top-1 accuracy in %", ("", *heads), rows, note))
+        tables.append(Table(f"{title}: {COLUMNS}", ("", *heads), rows, note))
     return tuple(tables)
 
 

@@ -55,9 +55,8 @@ def train(setting: Setting, wanted: Iterable[Wanted]) -> dict[Protocol, str]:
     if not jobs:
         return {}
     if setting.console is not None:
-        for job in jobs:
-            runs = ", ".join(job.methods)
-            setting.console.print(f"to do in {job.folder}: {runs}; seeds: {job.protocol.seeds}")
+        runs = sum(len(job.methods) * job.protocol.seeds for job in jobs)
+        setting.console.print(f"{runs} runs to train in {setting.out / SWEEPS}")
     reasons = _side_by_side(jobs) if setting.mode == "quick" else [_do(job) for job in jobs]
     return {job.protocol: why for job, why in zip(jobs, reasons, strict=True) if why is not None}
 
