@@ -19,6 +19,12 @@ def test_every_claim_is_in_the_order_once() -> None:
     assert list(CLAIMS) == placed
 
 
+def test_every_check_of_the_theory_says_what_it_does() -> None:
+    for name, claim in CLAIMS.items():
+        if name.startswith(("equation", "theorem", "corollary", "algorithm")):
+            assert claim.check.__doc__
+
+
 def test_every_claim_says_what_where_and_how_long() -> None:
     for name, claim in CLAIMS.items():
         assert claim.name == name

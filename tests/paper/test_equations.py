@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from wcdas.circular import WrappedCauchy, WrappedNormal
-from wcdas.paper import CLAIMS, algorithm_1
+from wcdas.paper import CLAIMS, algorithm_1, corollary_1_1
 from wcdas.paper.claim import Finding, Setting, Verdict
 from wcdas.paper.equations import (
     density,
@@ -54,6 +54,8 @@ FLIPS = [
     (mixture.check_18, {"factor": 1 / (2 * np.pi)}, HOLDS),
     (mixture.check_19, {"factor": 1 / (2 * np.pi)}, HOLDS),
     (mixture.check_20, {"mean": 0.2}, REFUTED),
+    (corollary_1_1.check_23, {"power": 1}, REFUTED),
+    (corollary_1_1.check_24, {"orders": 2}, REFUTED),
     (density.check_10, {"exponent": 2.0}, REFUTED),
     (density.check_12, {"factor": 1.0}, REFUTED),
     (density.check_13, {"start": 60.0}, REFUTED),

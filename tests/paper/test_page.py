@@ -59,6 +59,7 @@ def test_page_is_one_file_and_complete(tmp_path: Path) -> None:
         for words in (claim.place, claim.statement, claim.tolerance, finding.sentence):
             assert words in page.text
         assert finding.verdict in page.text
+        assert f"({claim.check.__module__})" in page.text
 
 
 def test_everything_is_escaped(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,16 +31,14 @@ def check(setting: Setting, rule: Rule = printed_rule, terms: int = TERMS) -> Fi
     prefers_cauchy = cauchy < normal
     other = {t: preferred(mixture_moments(t)) for t in OTHER_TERMS}
     changed = sum(int((o != prefers_cauchy).sum()) for o in other.values())
-    inside = preferred(mixture_moments(terms, clipped=False))
+    moved = preferred(mixture_moments(terms, clipped=False)) != prefers_cauchy
     spread, mean = torch.meshgrid(VALUES, VALUES, indexing="ij")
     wrong = rule(mean, spread) != prefers_cauchy
     numbers = {
         "terms of the series": terms,
         "cells in which the rule is wrong": int(wrong.sum()),
         "cells that change with the number of terms": changed,
-        "cells that change when the mass at ρ = 1 is left out": int(
-            (inside != prefers_cauchy).sum()
-        ),
+        "cells that change when the mass at ρ = 1 is left out": int(moved.sum()),
     }
     cells = ", ".join(
         f"({m:g}, {s:g})" for m, s in zip(mean[wrong].tolist(), spread[wrong].tolist(), strict=True)
@@ -52,7 +50,8 @@ def check(setting: Setting, rule: Rule = printed_rule, terms: int = TERMS) -> Fi
         "squares grows with every term, but the map is "
         + ("the same" if changed == 0 else f"different in {changed} cells")
         + f" with {', '.join(f'{t:,}' for t in OTHER_TERMS)} terms; leaving that mass out changes "
-        f"{int((inside != prefers_cauchy).sum())} cells."
+        f"{int(moved.sum())} cells, {int(prefers_cauchy[moved].sum())} of them to the wrapped "
+        "Normal."
     )
     nearly = int(wrong.sum()) <= 8 and changed == 0
     figure = draw(

@@ -1,6 +1,7 @@
 """One page with all verdicts, in one file that needs no other."""
 
 import base64
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
@@ -95,6 +96,7 @@ def _head(claim: Claim, kind: str, verdict: str) -> Iterator[str]:
 def _claim(setting: Setting, claim: Claim, result: Result) -> Iterator[str]:
     finding = result.finding
     yield from _head(claim, KINDS[finding.verdict], finding.verdict)
+    yield f'<p class="soft">check: {escape(_how(claim))}</p>'
     yield f"<p>{escape(finding.sentence)}</p>"
     for figure in finding.figures:
         yield _figure(setting, figure, claim)
@@ -107,6 +109,12 @@ def _claim(setting: Setting, claim: Claim, result: Result) -> Iterator[str]:
             yield f'<tr><th scope="row">{escape(key)}</th><td>{value:.8g}</td></tr>'
         yield "</tbody></table></div></details>"
     yield "</article>"
+
+
+def _how(claim: Claim) -> str:
+    """What the check says of itself, and where it is."""
+    words = (inspect.getdoc(claim.check) or "").split("\n\n")[0].replace("`", "")
+    return " ".join(f"{words} ({claim.check.__module__})".split())
 
 
 def _figure(setting: Setting, path: Path, claim: Claim) -> str:

@@ -111,6 +111,7 @@ def printed_3(n: int) -> Fraction:
 
 def _printed(formula: Formula, order: int) -> Callable[[Setting], Finding]:
     def check(setting: Setting, formula: Formula = formula) -> Finding:
+        """The printed polynomial in 1/N against the sum itself, in whole fractions."""
         right = sum(mean_power(size, order**2) == formula(size) for size in SIZES)
         return _exactly(right, len(SIZES), f"values of N for n = {order}")
 

@@ -31,6 +31,7 @@ def check_3(setting: Setting, families: Mapping[float, Family] = FAMILIES) -> Fi
 
 
 def check_14(setting: Setting, centre: float = 0.4, exponent: float = 2.0) -> Finding:
+    """The series around a centre against the wrapped Normal there."""
     stable = SymmetricWrappedStable(RHO, exponent, centre).prob(THETA)
     return identity(stable, WrappedNormal(RHO, centre).prob(THETA), f"Centre {centre:g}")
 
@@ -44,6 +45,7 @@ def first_waves(moments: Tensor, sines: Tensor, cosines: Tensor) -> Tensor:
 
 
 def check_15(setting: Setting, centre: float = 0.4, sign: int = 1) -> Finding:
+    """The expanded terms, summed, against the density."""
     n = torch.arange(1, 129, dtype=torch.float64)
     moments = WrappedNormal(RHO[:, 0]).cosine_moment(n)
     expanded = first_waves(moments, sign * torch.sin(n * centre), torch.cos(n * centre))

@@ -41,6 +41,7 @@ def by_moments(powers: tuple[int, ...] = (1, 2)) -> Tensor:
 
 
 def check_7(setting: Setting, families: tuple[Family, ...] = FAMILIES) -> Finding:
+    """The library's least-square error against the integral of the squared difference."""
     errors = torch.cat([least_square_error(f(RHO), MIXTURE) for f in families])
     return identity(errors, by_quadrature(), "Both families, three ρ, by quadrature")
 

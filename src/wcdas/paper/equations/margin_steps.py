@@ -50,6 +50,7 @@ def check_11(setting: Setting, of_the_pair: bool = False) -> Finding:
 
 
 def check_45(setting: Setting) -> Finding:
+    """The printed difference against that of the densities."""
     one, other = pairs()
     margin, _ = margins(one, other)
     top = (1 - RHO**2) / (2 * math.pi)
@@ -120,6 +121,7 @@ def check_50(setting: Setting, rho: float = 0.5) -> Finding:
 
 
 def check_51(setting: Setting, printed: float = PRINTED_THRESHOLD) -> Finding:
+    """The root of the factor at 1, by root finding."""
     root = threshold()
     return Finding(
         judge(abs(root - printed) < 5e-6),

@@ -133,11 +133,13 @@ def _first_term_alone(family: type[CircularDistribution], power: int, moments: T
 
 
 def check_35(setting: Setting, moments: Tensor | None = None) -> Finding:
+    """The first term of the sum against the whole sum, wrapped Cauchy; ρ_m uniform by default."""
     moments = uniform_moments(FEW) if moments is None else moments
     return _first_term_alone(WrappedCauchy, 1, moments)
 
 
 def check_36(setting: Setting, moments: Tensor | None = None) -> Finding:
+    """The first term of the sum against the whole sum, wrapped Normal; ρ_m uniform by default."""
     moments = uniform_moments(FEW) if moments is None else moments
     return _first_term_alone(WrappedNormal, 2, moments)
 

@@ -26,6 +26,7 @@ def logits_and_cosines(name: str) -> tuple[Tensor, Tensor]:
 
 
 def check_1(setting: Setting, head: str = "cosine") -> Finding:
+    """The printed probabilities against the softmax of the head's logits."""
     logits, cosines = logits_and_cosines(head)
     powers = torch.exp(SCALE * cosines)
     probabilities = powers / powers.sum(1, keepdim=True)
@@ -33,6 +34,7 @@ def check_1(setting: Setting, head: str = "cosine") -> Finding:
 
 
 def check_2(setting: Setting, head: str = "cosine") -> Finding:
+    """s cos θ of random vectors against the head's logits."""
     logits, cosines = logits_and_cosines(head)
     return identity(SCALE * cosines, logits, f"64 features, 5 classes, head {head!r}")
 
