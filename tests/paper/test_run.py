@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wcdas import cli
-from wcdas.errors import InputError, WorkError
+from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Claim, Finding, Setting, Table, Verdict
 from wcdas.paper.results import Result, read_result, write_result
@@ -113,7 +113,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     out = tmp_path / "paper"
     with monkeypatch.context() as patch:
         patch.setitem(CLAIMS, "equation-32", with_check("equation-32", stop))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(InterruptedRunError, match=r"stopped at equation-32; .* --resume"):
             run_paper([*NAMES, "equation-32"], out=out)
     page = (out / "index.html").read_text()
     assert 'id="equation-10"' in page

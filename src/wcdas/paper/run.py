@@ -1,6 +1,7 @@
 """Judge claims one after the other, and leave one page."""
 
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -39,8 +40,12 @@ class PaperRun:
             raise WorkError(
                 f"{len(self.failures)} of {len(self.results) + len(self.failures)} claims could "
                 f"not be judged: {', '.join(self.failures)}; try them again with: "
-                f"wcdas paper --out {self.page.parent} --resume"
+                f"{_again(self.page.parent)}"
             )
+
+
+def _again(out: Path) -> str:
+    return f"wcdas paper --out {shlex.quote(str(out))} --resume"
 
 
 def list_claims() -> list[str]:
@@ -97,8 +102,10 @@ def run_paper(
             place = f"{number}/{len(asked)} {name}"
             try:
                 results[name] = _judge(name, place, setting)
-            except InterruptedRunError:
-                raise
+            except (InterruptedRunError, KeyboardInterrupt):
+                raise InterruptedRunError(
+                    f"stopped at {name}; go on with: {_again(setting.out)}"
+                ) from None
             except (InputError, WorkError, OSError) as error:
                 failures[name] = str(error)
                 _print(console, f"{place} could not be judged: {error}")
