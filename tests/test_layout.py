@@ -22,9 +22,10 @@ FOLDERS = [
     "recipes",
     "sweeps",
     "deploy",
+    "paper",
 ]
-ABOVE_ALL = ["listing", "api", "cli"]
-ORDER = SHARED + FOLDERS + ABOVE_ALL
+# The paper's tables are made by wcdas.api, as a user would make them.
+ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "cli"]
 
 
 def imported_folders(path: Path) -> set[str]:

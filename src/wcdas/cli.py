@@ -346,6 +346,71 @@ def embed(
     console.print(f"{count:,} feature vectors in {out}; train on them with: wcdas train {out}")
 
 
+@app.command(short_help="Compute the paper's claims, figures and tables again.")
+def paper(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME …", help="Claims; without names they are listed."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Page, figures and runs.  [default: runs/paper-N]"),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with --out; what is judged there is kept."),
+    ] = False,
+    mode: Annotated[
+        str,
+        typer.Option(metavar="quick|real", help="A small network on the digits, or the paper's."),
+    ] = "quick",
+    data_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The paper's datasets.  [default: $WCDAS_DATA]"),
+    ] = None,
+    device: Device = "auto",
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A folder of --mode real; quick mode shows its numbers."),
+    ] = None,
+) -> None:
+    """Check the paper's equations, theorems, figures and tables.
+
+    Each ends in a verdict: holds, holds with a correction, refuted as stated, or
+    needs data that is not here. One page shows them all.
+
+    \b
+    Examples:
+      wcdas paper
+      wcdas paper theorem-4 figure-2
+      wcdas paper --all --out paper
+      wcdas paper --out paper --resume
+      wcdas paper --all --mode real --data-root ~/data --device cuda
+    """
+    from wcdas.paper.run import count, list_claims, run_paper, show
+
+    if not names and not everything and not resume:
+        print("\n".join(list_claims()))
+        return
+    console = _console()
+    done = run_paper(
+        names or [],
+        everything=everything,
+        out=out,
+        resume=resume,
+        mode=mode,
+        data_root=data_root,
+        device=device,
+        measured=measured,
+        console=console,
+    )
+    if not everything and not resume:
+        show(done, console)
+    console.print(f"\n{count(done)}\n\n{done.page}")
+    done.raise_failures()
+
+
 @app.command(name="list")
 def list_names(
     kind: Annotated[

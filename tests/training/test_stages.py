@@ -294,7 +294,17 @@ def test_accuracy_and_angle_in_the_log_are_those_of_the_weights(make_trainer, wr
     few = own[counts < 20].mean()
     assert line["angle"]["few"] == pytest.approx(float(few), rel=1e-4)
     assert line["rho"] == pytest.approx({"many": 0.5, "medium": 0.5, "few": 0.5})
+    assert line["rho_by_class"] == pytest.approx(head.concentration.tolist())
     assert line["scale"] == pytest.approx(float(head.scale.detach()))
+
+
+def test_rho_of_every_class_is_logged_when_a_stage_ends(make_trainer, written):
+    trainer = make_trainer("wcdas", "identity", one=PLAIN | {"epochs": 2}, two=PLAIN)
+    trainer.run()
+    log = written.log(trainer.folder.path)
+    assert ["rho_by_class" in line for line in log] == [False, True, True]
+    assert log[2]["rho_by_class"] == pytest.approx(trainer.model.head.concentration.tolist())
+    assert log[1]["rho_by_class"] != log[2]["rho_by_class"]
 
 
 def test_checkpoints_every_so_many_seconds(make_trainer, monkeypatch):

@@ -133,6 +133,8 @@ class StageRun:
             masks = groups(self.trainer.class_counts).values()
             sizes = torch.tensor([float(mask.sum()) for mask in masks])
             facts["rho"] = _by_group(names, torch.stack([rho[m].sum() for m in masks]), sizes)
+            if epoch + 1 == self.stage.epochs:
+                facts["rho_by_class"] = rho.tolist()
         if isinstance(model.head, AngularHead):
             facts["scale"] = float(model.head.scale.detach())
         if isinstance(self.sampler, MetaSampler):

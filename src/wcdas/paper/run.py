@@ -1,0 +1,157 @@
+"""Judge claims one after the other, and leave one page."""
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.paper import CLAIMS
+from wcdas.paper.claim import Setting, Verdict
+from wcdas.paper.folder import begin, chosen, next_folder
+from wcdas.paper.page import write_page
+from wcdas.paper.results import Result, read_result, write_result
+
+STYLES = {
+    Verdict.HOLDS: "green",
+    Verdict.CORRECTED: "yellow",
+    Verdict.REFUTED: "red",
+    Verdict.NEEDS_DATA: "dim",
+}
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """What was judged, what could not be, and the page that shows it."""
+
+    page: Path
+    results: dict[str, Result]
+    failures: dict[str, str]
+
+    def raise_failures(self) -> None:
+        if self.failures:
+            raise WorkError(
+                f"{len(self.failures)} of {len(self.results) + len(self.failures)} claims could "
+                f"not be judged: {', '.join(self.failures)}; try them again with: "
+                f"{_again(self.page.parent)}"
+            )
+
+
+def _again(out: Path) -> str:
+    return f"wcdas paper --out {shlex.quote(str(out))} --resume"
+
+
+def list_claims() -> list[str]:
+    """A line for each claim: its name, what it costs, where it stands, what it says."""
+    name, cost = (max(len(getattr(c, of)) for c in CLAIMS.values()) for of in ("name", "cost"))
+    return [
+        f"{claim.name:<{name}}  {claim.cost:<{cost}}  {claim.place}: {claim.statement}"
+        for claim in CLAIMS.values()
+    ]
+
+
+def run_paper(
+    names: Sequence[str] = (),
+    *,
+    everything: bool = False,
+    out: str | Path | None = None,
+    resume: bool = False,
+    mode: str = "quick",
+    data_root: str | Path | None = None,
+    device: str = "auto",
+    measured: str | Path | None = None,
+    console: Console | None = None,
+) -> PaperRun:
+    """Judge claims of the paper and write a page with their verdicts.
+
+    Args:
+        names: claims, as `wcdas paper` lists them.
+        everything: all of them.
+        out: the folder for page, figures and runs; `runs/paper-<n>` without it.
+        resume: go on with the folder in `out`; what is judged there is not judged again.
+        mode: "quick" trains a small network on the digits, "real" follows the paper.
+        data_root: where the paper's datasets lie; $WCDAS_DATA without it.
+        device: auto, cpu, cuda or cuda:N.
+        measured: the folder of a real mode, whose numbers quick mode shows.
+        console: where progress is shown; None is silent.
+    """
+    asked = chosen(names, everything)
+    if resume and out is None:
+        raise InputError("--resume needs to know which folder; name it with --out")
+    root = data_root or os.environ.get("WCDAS_DATA")
+    setting = Setting(
+        Path(out) if out else next_folder(),
+        mode,
+        Path(root) if root else None,
+        device,
+        console,
+        Path(measured) if measured else None,
+    )
+    asked = begin(asked, setting, resume)
+    results: dict[str, Result] = {}
+    failures: dict[str, str] = {}
+    try:
+        for number, name in enumerate(asked, 1):
+            place = f"{number}/{len(asked)} {name}"
+            try:
+                results[name] = _judge(name, place, setting)
+            except (InterruptedRunError, KeyboardInterrupt):
+                raise InterruptedRunError(
+                    f"stopped at {name}; go on with: {_again(setting.out)}"
+                ) from None
+            except (InputError, WorkError, OSError) as error:
+                failures[name] = str(error)
+                _print(console, f"{place} could not be judged: {error}")
+    finally:
+        page = write_page(setting, results, failures)
+    return PaperRun(page, results, failures)
+
+
+def _judge(name: str, place: str, setting: Setting) -> Result:
+    result = read_result(setting, name)
+    took = "kept"
+    if result is None:
+        start = time.monotonic()
+        busy = f"{place}: {CLAIMS[name].cost}"
+        with nullcontext() if setting.console is None else setting.console.status(busy):
+            finding = CLAIMS[name].check(setting)
+        result = Result(finding, time.monotonic() - start)
+        write_result(setting, name, result)
+        took = f"{result.seconds:.1f} s"
+    verdict = result.finding.verdict
+    _print(setting.console, Text.assemble(f"{place} ", (verdict, STYLES[verdict]), f" ({took})"))
+    return result
+
+
+def show(run: PaperRun, console: Console) -> None:
+    """What was found in words and tables, claim by claim."""
+    for name, result in run.results.items():
+        finding, claim = result.finding, CLAIMS[name]
+        console.print(f"\n{name}: {claim.statement}", style="bold")
+        console.print(Text.assemble((finding.verdict, STYLES[finding.verdict]), ". "), end="")
+        console.print(finding.sentence)
+        for table in finding.tables:
+            grid = RichTable(*table.columns, title=table.title, title_justify="left", box=None)
+            for row in table.rows:
+                grid.add_row(*row)
+            console.print(grid)
+        for figure in finding.figures:
+            console.print(str(figure))
+
+
+def count(run: PaperRun) -> str:
+    """How many claims came to which verdict, in one line."""
+    verdicts = [result.finding.verdict for result in run.results.values()]
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in Verdict if v in verdicts)
+
+
+def _print(console: Console | None, line: str | Text) -> None:
+    if console is not None:
+        console.print(line)

@@ -1,0 +1,50 @@
+"""One look for all figures: told apart without colour, and by colour-blind readers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.figure import Figure
+
+from wcdas.paper.claim import Setting
+
+# Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
+COLOURS = ("#000000", "#D55E00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
+SEQUENTIAL = "cividis"  # lightness grows with the value
+DIVERGING = "PuOr"  # both ends dark, zero light
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=COLOURS) + cycler(linestyle=LINES),
+    "axes.grid": False,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": "white",
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "wcdas",  # the same figure is the same file
+}
+
+
+def draw(
+    setting: Setting, name: str, size: tuple[float, float], paint: Callable[[Figure], None]
+) -> Path:
+    """Paint a figure of `size` inches; leaves name.svg and name.png, and returns the first."""
+    setting.figures.mkdir(parents=True, exist_ok=True)
+    path = setting.figures / f"{name}.svg"
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        paint(figure)
+        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"))
+    return path
