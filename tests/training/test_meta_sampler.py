@@ -144,3 +144,13 @@ def test_the_log_has_the_probabilities(make_trainer, written):
     assert first is None
     assert all(sum(p) == pytest.approx(1, abs=1e-5) for p in logged)
     assert logged[0] != logged[1]
+
+
+@pytest.mark.parametrize(("key", "position", "column"), [(2, 153117, 62), (0, 36795, 54)])
+def test_the_largest_and_the_smallest_draw_are_finite_noise(key, position, column):
+    """1 − 2⁻²⁴ and 0, which these places of the sequence hold."""
+    drawn = random.uniform(key, torch.tensor([position]), 64)[0, column]
+    assert drawn in (1 - 2.0**-24, 0.0)
+    sampler = MetaSampler(torch.arange(64), 64)
+    noise = sampler._gumbel(key, torch.tensor([position]))
+    assert noise.isfinite().all()

@@ -107,8 +107,8 @@ class MetaSampler(Sampler):
         self.optimizer.step()
 
     def _gumbel(self, key: int | Tensor, positions: Tensor) -> Tensor:
-        draws = random.uniform(key, positions, self.num_classes)
-        return -(-(draws + 2.0**-25).log()).log()
+        draws = random.uniform(key, positions, self.num_classes)  # at most 1 − 2⁻²⁴, but 0 as well
+        return -(-draws.clamp_min(2.0**-25).log()).log()
 
     def state_dict(self) -> dict[str, Any]:
         return {

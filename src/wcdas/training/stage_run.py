@@ -34,7 +34,8 @@ from wcdas.training.step_graph import StepGraph
 if TYPE_CHECKING:
     from wcdas.training.trainer import Trainer
 
-CHECKPOINT_SECONDS = 300
+CHECKPOINT_SECONDS = 300  # inside an epoch
+EPOCH_SECONDS = 15  # epochs that end sooner after a checkpoint have none of their own
 AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
 
 
@@ -156,6 +157,11 @@ class StageRun:
         self.data.close()
         if self.average is not None:
             self.model.load_state_dict(self.average.module.state_dict())
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """At the end of an epoch; several processes cannot each look at their own clock."""
+        return self.ranks.world > 1 or time.monotonic() - self.saved_at > EPOCH_SECONDS
 
     def save(self, epoch: int, step: int) -> None:
         self.saved_at = time.monotonic()
@@ -308,7 +314,10 @@ class StageRun:
     def _check_finite(self, epoch: int, step: int) -> None:
         """Refuse to go on, or to save, with a loss or weights that are no numbers."""
         bad = int(largest(self.statistics.first_bad, self.ranks.world))
-        finite = torch.stack([p.detach().isfinite().all() for p in self.model.parameters()])
+        learned = list(self.model.parameters())
+        if isinstance(self.sampler, MetaSampler):
+            learned.append(self.sampler.logits)
+        finite = torch.stack([p.detach().isfinite().all() for p in learned])
         if bad >= 0 or not finite.all():
             raise self._not_finite(epoch, bad if bad >= 0 else step)
 

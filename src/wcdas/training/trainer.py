@@ -196,5 +196,6 @@ class Trainer:
                     self.folder.log(facts)
                     board.add(facts, self.logged)
                 self.logged += 1
-                run.save(epoch, 0)
+                if epoch == stage.epochs or run.wants_checkpoint:
+                    run.save(epoch, 0)
         run.finish()
