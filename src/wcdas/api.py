@@ -34,7 +34,15 @@ from wcdas.recipes.settings import (
     read_layers,
 )
 from wcdas.sweeps import Asked, Sweep, run_sweep
-from wcdas.sweeps.beginning import begin, check_buildable, check_known, settled, shared_workers
+from wcdas.sweeps.beginning import (
+    begin,
+    check_buildable,
+    check_known,
+    check_parallel,
+    runs_at_a_time,
+    settled,
+    shared_workers,
+)
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config
@@ -143,7 +151,7 @@ def sweep(
     methods: str | Sequence[str] | None = None,
     seeds: int | None = None,
     *,
-    parallel: int = 1,
+    parallel: int | None = None,
     recipe: str | Path | None = None,
     settings: Settings = None,
     out: str | Path | None = None,
@@ -161,7 +169,8 @@ def sweep(
         data: as for `train`.
         methods: names of `list_methods()`, as a list or as "a,b,c"; the recipe's without them.
         seeds: how many, from 0 on; 3 without it.
-        parallel: runs at a time; several have processes of their own.
+        parallel: runs at a time. Without it, on a GPU that holds small images, as many as fit and
+            8 at most; else one.
         recipe: as for `train`.
         settings: as for `train`; a stage or an option is set for the methods that have it.
         out: the sweep's folder; `runs/<data>-sweep-<n>` without it.
@@ -172,7 +181,8 @@ def sweep(
         skip_bad: leave unreadable images out.
         console: where progress is shown; None is silent.
     """
-    kind, workers = choose_device(device).type, shared_workers(workers, parallel)
+    check_parallel(parallel)
+    kind = choose_device(device).type
     asked = Asked(data, methods, seeds, recipe, settings, skip_bad)
     plan, folder, stored = begin(asked, out, resume)
     if stored is not None and not folder.unfinished(plan):
@@ -180,6 +190,8 @@ def sweep(
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
         dataset = open_data(plan.source, plan.data, plan.skip_bad)
+        parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, dataset)
+        workers = shared_workers(workers, parallel)
         check_known(plan, parallel, device, dataset)
         dataset = replace(dataset, name=short(plan.source))
         configured = {

@@ -163,9 +163,11 @@ def sweep(
         typer.Option(metavar="N", help="How many, from 0 on.  [default: 3]"),
     ] = None,
     parallel: Annotated[
-        int,
-        typer.Option(metavar="K", help="Runs at a time; they share the cores."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            metavar="K", help="Runs at a time.  [default: what fits on a GPU, 1 on a CPU]"
+        ),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", help="A shipped recipe, or a TOML file of your own."),

@@ -14,6 +14,7 @@ from wcdas.training.step_graph import StepGraph
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 SHORT = {"stages.representation.epochs": 3, "evaluate_every": 99, "backbone.name": "resnet8"}
+SHORT |= {"amp": "none"}
 
 
 @pytest.fixture(autouse=True)

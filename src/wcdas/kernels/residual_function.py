@@ -99,11 +99,10 @@ class Pass:
         activation, shortcut = end or (source_y, source_y)
         kernel = layer.input_gradient(ACTIVATION if end else NORMALISED)
         grid = (self.images * layer.height // layer.in_rows, 1)
-        weight, into = self.packed[len(self.layers) + i - 1], self.sums[source]
-        norms = self.norm(i), self.norm(source)
-        self.launch(
-            kernel, grid, by_z, y, *norms[0], weight, result, into, source_y, *norms[1], activation, shortcut
-        )  # fmt: skip
+        maps = result, self.sums[source], source_y
+        weight, norms = self.packed[len(self.layers) + i - 1], (self.norm(i), self.norm(source))
+        given = (by_z, y, *norms[0], weight, *maps, *norms[1], activation, shortcut)
+        self.launch(kernel, grid, *given)
         return result
 
     def weigh(self, i: int, x: Tensor, before: int | None, by_z: Tensor, y: Tensor) -> Tensor:
@@ -122,7 +121,7 @@ class Pass:
 
 
 def places_first(x: Tensor) -> Tensor:
-    """(images, channels, height, width) as contiguous bfloat16 (images, height, width, channels)."""
+    """(images, channels, height, width) as (images, height, width, channels), bfloat16."""
     return x.permute(0, 2, 3, 1).to(torch.bfloat16).contiguous()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -137,11 +138,10 @@ class Plan:
 
     def __init__(self, layers: tuple[Layer, ...], device: torch.device) -> None:
         self.layers = layers
-        ends = [0]
-        for layer in layers:
-            ends.append(ends[-1] + layer.weights)
-        packed = [forward_fragments(layer, a, ends[-1]) for layer, a in zip(layers, ends, strict=False)]
-        packed += [turned_fragments(layer, a) for layer, a in zip(layers[1:], ends[1:], strict=False)]
+        starts = list(accumulate((layer.weights for layer in layers), initial=0))
+        zero, placed = starts.pop(), list(zip(layers, starts, strict=True))
+        packed = [forward_fragments(layer, start, zero) for layer, start in placed]
+        packed += [turned_fragments(layer, start) for layer, start in placed[1:]]
         self.fragments = torch.cat(packed).to(device)
         self.packed_sizes = [len(part) for part in packed]
         self.channels = [layer.channels for layer in layers]
@@ -190,7 +190,10 @@ def turned_fragments(layer: Layer, start: int) -> Tensor:
 
 @cache
 def plan_of(
-    in_channels: int, blocks: tuple[tuple[int, int], ...], size: tuple[int, int], device: torch.device
+    in_channels: int,
+    blocks: tuple[tuple[int, int], ...],
+    size: tuple[int, int],
+    device: torch.device,
 ) -> Plan:
     """The plan of a network whose blocks have these channels and strides."""
     height, width = size

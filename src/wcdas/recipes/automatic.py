@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from wcdas.backbones import WeightsUnavailable, create_backbone
 from wcdas.data.dataset import Dataset, FeatureVectors
 
@@ -17,6 +19,8 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
     `chosen` is what the user says of the backbone.
     """
     table: Table = {"augment": {"flip": dataset.augment_flip}}
+    if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
         stage = {"augment": "none", "batch_size": 64}
         stages = {"representation": stage | {"epochs": 60}, "classifier": stage | {"epochs": 20}}

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from wcdas.data.dataset import Dataset
+from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError
 from wcdas.methods import find_method, is_shipped
+from wcdas.recipes.automatic import SMALL
 from wcdas.recipes.resuming import same_data
 from wcdas.sweeps.asked import Asked, extended, new_plan
 from wcdas.sweeps.folder import SweepFolder
@@ -18,9 +19,10 @@ from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.run import in_processes
 from wcdas.training.building import create_trainer
 from wcdas.training.config import Config, as_table, build, flat
-from wcdas.training.distributed import Ranks
+from wcdas.training.distributed import Ranks, choose_device
 
 Table = dict[str, Any]
+AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
 
 
 def begin(
@@ -45,10 +47,25 @@ def begin(
     return plan, folder, stored
 
 
+def check_parallel(parallel: int | None) -> None:
+    if parallel is not None and (type(parallel) is not int or parallel < 1):
+        raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
+
+
+def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
+    """What was asked for; else as many as fit, which is one but for small images on a GPU."""
+    if parallel is not None:
+        return parallel
+    small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
+    chosen = choose_device(device)
+    if not small or chosen.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(chosen)
+    return max(1, min(AT_MOST, runs, free // BYTES_OF_A_RUN))
+
+
 def shared_workers(workers: int | None, parallel: int) -> int:
     """The processes that decode images for a run, where the runs at work share the cores."""
-    if type(parallel) is not int or parallel < 1:
-        raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
     return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
 
 

@@ -314,7 +314,7 @@ class StageRun:
     def _check_finite(self, epoch: int, step: int) -> None:
         """Refuse to go on, or to save, with a loss or weights that are no numbers."""
         bad = int(largest(self.statistics.first_bad, self.ranks.world))
-        learned = list(self.model.parameters())
+        learned: list[Tensor] = list(self.model.parameters())
         if isinstance(self.sampler, MetaSampler):
             learned.append(self.sampler.logits)
         finite = torch.stack([p.detach().isfinite().all() for p in learned])
