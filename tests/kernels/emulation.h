@@ -1,11 +1,12 @@
 // A GPU as far as residual.cu needs one: the threads of a program are fibers that take turns, and the
 // instructions of a warp exchange what its threads hold.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdint>
+#include <cstddef>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,13 +26,51 @@ struct Place { int x = 0, y = 0; };
 static Place threadIdx, blockIdx, gridDim;
 
 static const int COUNT = 128;
-static ucontext_t main_context, contexts[COUNT];
+static jmp_buf main_place, places[COUNT];  // jumps, unlike swapcontext, do not ask the operating system
 static bool done[COUNT];
+static std::vector<std::vector<char>> stacks;
+static void (*body)(void*);
+static void* body_arguments;
 
-inline void yield() {
+[[gnu::noinline]] inline void yield() {
     const int me = threadIdx.x;
-    swapcontext(&contexts[me], &main_context);
-    threadIdx.x = me;
+    if (!_setjmp(places[me])) _longjmp(main_place, 1);
+}
+[[gnu::noinline]] inline void resume(int thread) {
+    threadIdx.x = thread;
+    if (!_setjmp(main_place)) _longjmp(places[thread], 1);
+}
+inline void fiber() {
+    for (;;) {
+        yield();
+        body(body_arguments);
+        done[threadIdx.x] = true;
+    }
+}
+[[gnu::noinline]] inline void start(int thread, char* stack, std::size_t size) {
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = size;
+    makecontext(&context, fiber, 0);
+    threadIdx.x = thread;
+    if (!_setjmp(main_place)) setcontext(&context);
+}
+inline void run_block() {
+    while (stacks.size() < COUNT) {
+        stacks.emplace_back(1 << 17);
+        start(stacks.size() - 1, stacks.back().data(), stacks.back().size());
+    }
+    for (bool& one : done) one = false;
+    for (bool left = true; left;) {
+        left = false;
+        for (int turn = 0; turn < COUNT; turn++) {
+            const int thread = blockIdx.x % 2 ? COUNT - 1 - turn : turn;  // a missing barrier shows in one of them
+            if (done[thread]) continue;
+            resume(thread);
+            left = true;
+        }
+    }
 }
 
 struct Barrier {
@@ -108,35 +147,6 @@ inline void multiply(float (&total)[4], const unsigned (&a)[4], unsigned b0, uns
                         half(held[column * 4 + k % 8 / 2].b[k / 8], k % 2);
     }
     warp().wait();
-}
-
-static void (*body)(void*);
-static void* body_arguments;
-inline void fiber(int thread) {
-    threadIdx.x = thread;
-    body(body_arguments);
-    done[thread] = true;
-    swapcontext(&contexts[thread], &main_context);
-}
-inline void run_block() {
-    static std::vector<std::vector<char>> stacks(COUNT, std::vector<char>(1 << 17));
-    for (int i = 0; i < COUNT; i++) {
-        done[i] = false;
-        getcontext(&contexts[i]);
-        contexts[i].uc_stack.ss_sp = stacks[i].data();
-        contexts[i].uc_stack.ss_size = stacks[i].size();
-        contexts[i].uc_link = nullptr;
-        makecontext(&contexts[i], (void (*)())fiber, 1, i);
-    }
-    for (bool left = true; left;) {
-        left = false;
-        for (int i = 0; i < COUNT; i++)
-            if (!done[i]) {
-                threadIdx.x = i;
-                swapcontext(&main_context, &contexts[i]);
-                left = true;
-            }
-    }
 }
 
 template <class... A>

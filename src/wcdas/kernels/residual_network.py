@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from wcdas.kernels.kernel import kernels_on
 from wcdas.kernels.residual_function import Network, ResidualFunction
-from wcdas.kernels.residual_plan import PLACES, Plan, plan_of
+from wcdas.kernels.residual_plan import FIRST_CHANNELS, PLACES, Plan, plan_of
 from wcdas.kernels.streams import Beside
 
 
@@ -65,10 +65,16 @@ def can_run(network: Any, images: Tensor) -> bool:
         and not torch.are_deterministic_algorithms_enabled()
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+        and not any(has_hooks(module) for module in network.modules())
+        and network.conv1.out_channels == FIRST_CHANNELS
         and all(fits(*layer, images) for layer in layers(network))
         and len({(norm.momentum, norm.eps) for _, norm in layers(network)}) == 1
     )
+
+
+def has_hooks(module: nn.Module) -> bool:
+    forward = module._forward_hooks or module._forward_pre_hooks
+    return bool(forward or module._backward_hooks or module._backward_pre_hooks)
 
 
 def map_dtype(images: Tensor) -> torch.dtype:

@@ -16,6 +16,7 @@ PLACES = {16: 512, 32: 256, 64: 64}  # of a convolution's tile at most, by outpu
 WEIGHT_PLACES = {16: 256, 32: 128, 64: 64}  # of a weight gradient's
 WEIGHT_PROGRAMS = {16: 264, 32: 132, 64: 33}  # that share the tiles, by output channels
 BLOCK_END_PROGRAMS = 1056
+FIRST_CHANNELS = 16  # of the layer before the blocks
 SHARED_BYTES, TILE_BYTES = 48 * 1024, 40 * 1024
 COPIES = 16  # of the sums of a batch norm
 
@@ -197,7 +198,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a network whose blocks have these channels and strides."""
     height, width = size
-    layers = [Layer(in_channels, 16, 1, height, width)]
+    layers = [Layer(in_channels, FIRST_CHANNELS, 1, height, width)]
     for channels, stride in blocks:
         before = layers[-1]
         layers.append(Layer(before.channels, channels, stride, *before.out_size))
