@@ -32,7 +32,8 @@ def test_stop_and_go_on(tmp_path):
     """Ctrl-C ends a run cleanly and says how to go on; the end is that of a run left alone."""
     settings = ["--method", "softmax", "--set", "epochs=4", "--device", "cpu"]
     stopped = start("train", *settings, "--out", "stopped", cwd=tmp_path)
-    while not list(tmp_path.glob("stopped/checkpoint/*.pt")):
+    log = tmp_path / "stopped" / "log.jsonl"
+    while not (log.exists() and log.read_text()):
         assert stopped.poll() is None
         time.sleep(0.01)
     stopped.send_signal(signal.SIGINT)
