@@ -19,6 +19,7 @@ from wcdas.deploy.opening import open_data
 from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
@@ -37,6 +38,7 @@ from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import begin, check_buildable, check_known, settled, shared_workers
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
+from wcdas.training.callbacks import Callback, Followers
 from wcdas.training.config import Config
 from wcdas.training.distributed import choose_device, ranks
 from wcdas.training.finish import finish, run_table
@@ -50,6 +52,8 @@ from wcdas.training.run_folder import (
 )
 
 Table = dict[str, Any]
+
+LOGGED = ("tensorboard",)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    callbacks: Sequence[str | Callback] = LOGGED,
     console: Console | None = None,
 ) -> Run:
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
@@ -102,8 +107,10 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         workers: processes that decode images; all cores but one without it.
         skip_bad: leave unreadable images out.
+        callbacks: who follows the run: `Callback`s, or "tensorboard", "wandb", "mlflow".
         console: where progress is shown; None is silent.
     """
+    followers = create_callbacks(callbacks)
     layers, method = read_layers(recipe, settings, method)
     kind = choose_device(device).type
     stored: Table | None = None
@@ -134,7 +141,7 @@ def train(
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)
         folder = RunFolder(path)
-    _train(config, dataset, folder, device, workers, console, notes, new=stored is None)
+    _train(config, dataset, folder, device, workers, console, notes, followers, new=stored is None)
     return Run(folder.path)
 
 
@@ -192,7 +199,8 @@ def sweep(
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        _train(config, dataset, run, device, workers, None, [], new=False, interrupt=interrupt)
+        followers = create_callbacks(LOGGED)
+        _train(config, dataset, run, device, workers, None, [], followers, False, interrupt)
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
     run_sweep(
@@ -235,6 +243,7 @@ def _train(
     workers: int | None,
     console: Console | None,
     notes: list[str],
+    callbacks: list[Callback],
     new: bool,
     interrupt: Interrupt | None = None,
 ) -> None:
@@ -245,10 +254,15 @@ def _train(
             hooks = find_method(config.method)
             trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
             trainer.interrupt = interrupt or trainer.interrupt
+            trainer.followers = Followers(callbacks if here.is_main else [], console)
+        table = run_table(config, hooks, dataset)
         if new and here.is_main:
-            folder.create(run_table(config, hooks, dataset))
+            folder.create(table)
         announce(console, config, dataset, folder, here, notes)
-        with nothing_left_behind(folder, new and here.is_main):
+        with (
+            nothing_left_behind(folder, new and here.is_main),
+            trainer.followers.of(folder, table),
+        ):
             trainer.run()
             finish(trainer)
 
