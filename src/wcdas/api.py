@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from wcdas.data import list_datasets
+from wcdas.data import HuggingFace, list_datasets
 from wcdas.data.dataset import Dataset
 from wcdas.data.report import describe, duplicates
 from wcdas.deploy import Model, load
@@ -79,7 +79,7 @@ class Run:
 
 
 def train(
-    data: str | Path | None = None,
+    data: str | Path | HuggingFace | None = None,
     method: str | None = None,
     *,
     recipe: str | Path | None = None,
@@ -96,8 +96,8 @@ def train(
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
 
     Args:
-        data: a dataset's name, a folder of class folders, a list file, Parquet or features;
-            `digits-lt` without it.
+        data: a dataset's name, a folder of class folders, a list file, Parquet, features, or a
+            `Dataset` or `DatasetDict` of Hugging Face `datasets`; `digits-lt` without it.
         method: a name of `list_methods()`; `wcdas` without it.
         recipe: a shipped recipe's name or a TOML file.
         settings: single values over the recipe, as dotted paths: {"epochs": 50} or ["epochs=50"].
@@ -122,7 +122,8 @@ def train(
         if folder.is_finished:
             return Run(folder.path)
         with _busy(console, "reading the data"):
-            dataset = open_data(config.data["source"], config.data, skip_bad or left_out(stored))
+            source = config.data["source"] if data is None else data
+            dataset = open_data(source, config.data, skip_bad or left_out(stored))
         same_data(stored, dataset)
         dataset = replace(dataset, name=short(config.data["source"]))
     else:
@@ -133,7 +134,7 @@ def train(
         if out is not None:
             check_free(Path(out))
         options = data_of(layers)
-        source = str(data or options.get("source") or "digits-lt")
+        source = options.get("source", "digits-lt") if data is None else data
         with _busy(console, "reading the data"):
             dataset = open_data(source, options, skip_bad)
             dataset = replace(dataset, name=short(source))
@@ -219,7 +220,7 @@ def sweep(
 
 
 def check_data(
-    data: str | Path,
+    data: str | Path | HuggingFace,
     settings: Settings = None,
     skip_bad: bool = False,
 ) -> Iterator[str]:
@@ -283,7 +284,12 @@ def _busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
 
 
 def _configure(
-    dataset: Dataset, source: str, method: str, layers: list[Table], seed: int | None, kind: str
+    dataset: Dataset,
+    source: str | Path | HuggingFace,
+    method: str,
+    layers: list[Table],
+    seed: int | None,
+    kind: str,
 ) -> tuple[Config, list[str]]:
     chosen: Table = {}
     for layer in layers:
@@ -291,7 +297,7 @@ def _configure(
     table, notes = automatic(dataset, kind, chosen)
     config = resolve(method, dataset.name, layers, table, seed)
     data = placed(config.data) | {"source": place(source)}
-    if source in list_datasets() and source != "digits-lt":
+    if data["source"] in list_datasets() and data["source"] != "digits-lt":
         data.setdefault("root", place(os.environ.get("WCDAS_DATA") or "data"))
     return replace(
         config,
