@@ -67,10 +67,12 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
+        """What metrics.json holds: the metrics of the last epoch."""
         return RunFolder(self.path).read_metrics()
 
     @cached_property
     def model(self) -> Model:
+        """The trained model, loaded when first asked for."""
         return load(self.path)
 
     def table(self) -> str:

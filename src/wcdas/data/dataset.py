@@ -177,6 +177,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
+        """How many classes there are."""
         return len(self.class_names)
 
     @property
