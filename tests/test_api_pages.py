@@ -5,6 +5,7 @@ import inspect
 import re
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -38,15 +39,10 @@ def test_every_public_name_is_on_a_page(name: str) -> None:
     assert any(named(shown) is thing for shown in SHOWN), f"{name} is on no page of docs/api"
 
 
-def members(cls: type) -> dict[str, Any]:
+def members(cls: type) -> list[str]:
     """The public methods and properties that a class itself defines."""
-    found = {}
-    for name, value in vars(cls).items():
-        if isinstance(value, property | cached_property | classmethod | staticmethod):
-            found[name] = value
-        elif inspect.isfunction(value):
-            found[name] = value
-    return {name: value for name, value in found.items() if not name.startswith("_")}
+    kinds = (FunctionType, property, cached_property, classmethod, staticmethod)
+    return [k for k, v in vars(cls).items() if isinstance(v, kinds) and not k.startswith("_")]
 
 
 @pytest.mark.parametrize("name", sorted(SHOWN))

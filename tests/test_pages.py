@@ -132,7 +132,7 @@ def test_blocks_run(page: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> 
         if block.reason is not None or block.language in NOT_CODE:
             continue
         if block.language == "python":  # a traceback shows the page's line
-            exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
+            exec(compile("\n" * (block.line + 1) + block.code, str(page), "exec"), names)
         elif block.language == "toml":
             title = block.code.partition("\n")[0].removeprefix("# ")
             (here / title).write_text(block.code, encoding="utf-8")

@@ -53,8 +53,6 @@ from wcdas.training.run_folder import (
 
 Table = dict[str, Any]
 
-LOGGED = ("tensorboard",)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -92,7 +90,7 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
-    callbacks: Sequence[str | Callback] = LOGGED,
+    callbacks: Sequence[str | Callback] = ("tensorboard",),
     console: Console | None = None,
 ) -> Run:
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
@@ -202,7 +200,7 @@ def sweep(
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        followers = create_callbacks(LOGGED)
+        followers = create_callbacks(["tensorboard"])
         _train(config, dataset, run, device, workers, None, [], followers, False, interrupt)
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
