@@ -200,3 +200,10 @@ def test_commands_that_are_not_run_exist() -> None:
         if starts:
             name, *rest = cli._spread_settings(words[starts[0] + 1 :])
             group.commands[name].make_context(name, rest)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", PAGES[:2], ids=named)
+def test_links_of_what_mkdocs_does_not_build(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert not missing
