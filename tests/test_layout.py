@@ -18,6 +18,7 @@ FOLDERS = [
     "losses",
     "evaluation",
     "training",
+    "integrations",
     "methods",
     "recipes",
     "sweeps",

@@ -4,8 +4,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-import pytest
-
 import wcdas
 from wcdas.data import OPTIONS
 from wcdas.recipes import list_recipes
@@ -80,27 +78,6 @@ def test_every_dataset_and_option_is_described():
     page = (DOCS / "data.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in page for name in wcdas.list_datasets())
     assert all(f"| `data.{name}` |" in page for name in OPTIONS)
-
-
-@pytest.mark.parametrize(
-    "page", ["train", "data", "recipes", "evaluate", "sweep", "methods", "distributed", "paper"]
-)
-def test_commands_are_real(page):
-    """Every `wcdas …` line of a page parses: its command and its options exist."""
-    from typer.main import get_command
-
-    from wcdas.cli import _spread_settings, app
-
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-             for line in block.splitlines()]  # fmt: skip
-    assert lines
-    group = get_command(app)
-    for line in lines:
-        words = line.split("#")[0].split(" > ")[0].split()
-        start = next(i for i, word in enumerate(words) if word in ("wcdas", "wcdas.cli"))
-        name, *rest = _spread_settings(words[start + 1 :])
-        group.commands[name].make_context(name, rest)
 
 
 def test_every_method_and_option_is_described():

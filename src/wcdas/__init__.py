@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from wcdas.methods import METHODS, Method, list_methods
     from wcdas.sweeps import Sweep
     from wcdas.targets import MixedLabels
+    from wcdas.training.callbacks import Callback
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ _PLACES = {
     "methods": ("METHODS", "Method", "list_methods"),
     "sweeps": ("Sweep",),
     "targets": ("MixedLabels",),
+    "training.callbacks": ("Callback",),
 }
 _MODULES = ("circular", "heads", "losses")
 
@@ -114,6 +116,7 @@ __all__ = [
     "AffinityLoss",
     "ArcFaceHead",
     "BalancedSoftmaxLoss",
+    "Callback",
     "CenterLoss",
     "ClassBalancedLoss",
     "Correction",

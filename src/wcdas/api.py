@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from wcdas.data import list_datasets
+from wcdas.data import HuggingFace, list_datasets
 from wcdas.data.dataset import Dataset
 from wcdas.data.report import describe, duplicates
 from wcdas.deploy import Model, load
@@ -19,6 +19,7 @@ from wcdas.deploy.opening import open_data
 from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
@@ -45,6 +46,7 @@ from wcdas.sweeps.beginning import (
 )
 from wcdas.training.announce import announce
 from wcdas.training.building import create_trainer
+from wcdas.training.callbacks import Callback, Followers
 from wcdas.training.config import Config
 from wcdas.training.distributed import choose_device, ranks
 from wcdas.training.finish import finish, run_table
@@ -71,10 +73,12 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
+        """What metrics.json holds: the metrics of the last epoch."""
         return RunFolder(self.path).read_metrics()
 
     @cached_property
     def model(self) -> Model:
+        """The trained model, loaded when first asked for."""
         return load(self.path)
 
     def table(self) -> str:
@@ -83,7 +87,7 @@ class Run:
 
 
 def train(
-    data: str | Path | None = None,
+    data: str | Path | HuggingFace | None = None,
     method: str | None = None,
     *,
     recipe: str | Path | None = None,
@@ -94,13 +98,14 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    callbacks: Sequence[str | Callback] = ("tensorboard",),
     console: Console | None = None,
 ) -> Run:
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
 
     Args:
-        data: a dataset's name, a folder of class folders, a list file, Parquet or features;
-            `digits-lt` without it.
+        data: a dataset's name, a folder of class folders, a list file, Parquet, features, or a
+            `Dataset` or `DatasetDict` of Hugging Face `datasets`; `digits-lt` without it.
         method: a name of `list_methods()`; `wcdas` without it.
         recipe: a shipped recipe's name or a TOML file.
         settings: single values over the recipe, as dotted paths: {"epochs": 50} or ["epochs=50"].
@@ -110,8 +115,10 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         workers: processes that decode images; all cores but one without it.
         skip_bad: leave unreadable images out.
+        callbacks: who follows the run: `Callback`s, or "tensorboard", "wandb", "mlflow".
         console: where progress is shown; None is silent.
     """
+    followers = create_callbacks(callbacks)
     layers, method = read_layers(recipe, settings, method)
     kind = choose_device(device).type
     stored: Table | None = None
@@ -123,7 +130,8 @@ def train(
         if folder.is_finished:
             return Run(folder.path)
         with _busy(console, "reading the data"):
-            dataset = open_data(config.data["source"], config.data, skip_bad or left_out(stored))
+            source = config.data["source"] if data is None else data
+            dataset = open_data(source, config.data, skip_bad or left_out(stored))
         same_data(stored, dataset)
         dataset = replace(dataset, name=short(config.data["source"]))
     else:
@@ -134,7 +142,7 @@ def train(
         if out is not None:
             check_free(Path(out))
         options = data_of(layers)
-        source = str(data or options.get("source") or "digits-lt")
+        source = options.get("source", "digits-lt") if data is None else data
         with _busy(console, "reading the data"):
             dataset = open_data(source, options, skip_bad)
             dataset = replace(dataset, name=short(source))
@@ -142,7 +150,7 @@ def train(
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)
         folder = RunFolder(path)
-    _train(config, dataset, folder, device, workers, console, notes, new=stored is None)
+    _train(config, dataset, folder, device, workers, console, notes, followers, new=stored is None)
     return Run(folder.path)
 
 
@@ -204,7 +212,8 @@ def sweep(
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        _train(config, dataset, run, device, workers, None, [], new=False, interrupt=interrupt)
+        followers = create_callbacks(["tensorboard"])
+        _train(config, dataset, run, device, workers, None, [], followers, False, interrupt)
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
     run_sweep(
@@ -223,7 +232,7 @@ def sweep(
 
 
 def check_data(
-    data: str | Path,
+    data: str | Path | HuggingFace,
     settings: Settings = None,
     skip_bad: bool = False,
 ) -> Iterator[str]:
@@ -247,6 +256,7 @@ def _train(
     workers: int | None,
     console: Console | None,
     notes: list[str],
+    callbacks: list[Callback],
     new: bool,
     interrupt: Interrupt | None = None,
 ) -> None:
@@ -257,10 +267,15 @@ def _train(
             hooks = find_method(config.method)
             trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
             trainer.interrupt = interrupt or trainer.interrupt
+            trainer.followers = Followers(callbacks if here.is_main else [], console)
+        table = run_table(config, hooks, dataset)
         if new and here.is_main:
-            folder.create(run_table(config, hooks, dataset))
+            folder.create(table)
         announce(console, config, dataset, folder, here, notes)
-        with nothing_left_behind(folder, new and here.is_main):
+        with (
+            nothing_left_behind(folder, new and here.is_main),
+            trainer.followers.of(folder, table),
+        ):
             trainer.run()
             finish(trainer)
 
@@ -281,7 +296,12 @@ def _busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
 
 
 def _configure(
-    dataset: Dataset, source: str, method: str, layers: list[Table], seed: int | None, kind: str
+    dataset: Dataset,
+    source: str | Path | HuggingFace,
+    method: str,
+    layers: list[Table],
+    seed: int | None,
+    kind: str,
 ) -> tuple[Config, list[str]]:
     chosen: Table = {}
     for layer in layers:
@@ -289,7 +309,7 @@ def _configure(
     table, notes = automatic(dataset, kind, chosen)
     config = resolve(method, dataset.name, layers, table, seed)
     data = placed(config.data) | {"source": place(source)}
-    if source in list_datasets() and source != "digits-lt":
+    if data["source"] in list_datasets() and data["source"] != "digits-lt":
         data.setdefault("root", place(os.environ.get("WCDAS_DATA") or "data"))
     return replace(
         config,

@@ -116,6 +116,12 @@ def train(
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B", help="tensorboard, wandb, mlflow or none.  [default: tensorboard]"
+        ),
+    ] = None,
 ) -> None:
     """Train a classifier, evaluate it, and leave everything in a folder.
 
@@ -128,8 +134,10 @@ def train(
       wcdas train cifar100-lt --set data.imbalance=50 epochs=100
       wcdas train --method softmax --set stages.representation.lr=0.05
       wcdas train --out runs/digits-lt-wcdas-s0-1 --resume
+      wcdas train --log tensorboard,wandb
     """
     from wcdas.api import train as train_run
+    from wcdas.integrations import read_names
 
     console = _console()
     run = train_run(
@@ -143,6 +151,7 @@ def train(
         device=device,
         workers=_workers(workers),
         skip_bad=skip_bad,
+        callbacks=read_names(log or ["tensorboard"]),
         console=console,
     )
     if int(os.environ.get("RANK", "0")) == 0:

@@ -136,5 +136,5 @@ def test_other_tables_are_refused(tmp_path):
 
 def test_a_test_set_without_a_training_set(tmp_path):
     write(tmp_path / "test.parquet", colours(2), [0, 1])
-    with pytest.raises(InputError, match=r"has test\.parquet but no file with “train”"):
+    with pytest.raises(InputError, match=r"has test\.parquet but nothing with “train”"):
         open_dataset(tmp_path)

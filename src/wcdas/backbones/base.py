@@ -23,6 +23,7 @@ class Backbone(nn.Module):
     pretrained: bool = False
 
     def forward_map(self, x: Tensor) -> Tensor:
+        """The feature map before it is pooled, (N, d, height, width)."""
         raise NotImplementedError
 
     def pool(self, feature_map: Tensor) -> Tensor:

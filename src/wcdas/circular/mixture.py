@@ -45,6 +45,7 @@ class Mixture(MixtureSameFamily):
 
     @property
     def mean_resultant_length(self) -> Tensor:
+        """|E exp(iθ)|: 0 for the uniform distribution, towards 1 for a point."""
         return torch.hypot(self.cosine_moment(1), self.sine_moment(1))
 
     @property

@@ -18,6 +18,14 @@ from wcdas.data.dataset import (
 from wcdas.data.digits import open_digits
 from wcdas.data.features import open_numpy_features, open_parquet_features, vector_column
 from wcdas.data.folder import open_folder
+from wcdas.data.hugging_face import (
+    IN_MEMORY,
+    HuggingFace,
+    in_memory,
+    is_saved,
+    open_in_memory,
+    open_saved,
+)
 from wcdas.data.lists import open_list
 from wcdas.data.parquet import image_column, read_schema
 from wcdas.data.parquet_images import open_parquet
@@ -33,10 +41,12 @@ __all__ = [
     "Dataset",
     "FeatureVectors",
     "FileImages",
+    "HuggingFace",
     "LongTailSummary",
     "Split",
     "StoredImages",
     "groups",
+    "in_memory",
     "list_datasets",
     "long_tail_counts",
     "open_dataset",
@@ -53,7 +63,7 @@ def list_datasets() -> list[str]:
 
 
 def open_dataset(
-    data: str | Path = "digits-lt",
+    data: str | Path | HuggingFace = "digits-lt",
     *,
     imbalance: float | None = None,
     profile: str = "exp",
@@ -67,7 +77,8 @@ def open_dataset(
 
     Args:
         data: a name (`list_datasets()`), a folder of class folders, a list file, a Parquet file or
-            folder in the Hugging Face image layout, or features (Parquet with vectors, `.npy`).
+            folder in the Hugging Face image layout, a folder that `save_to_disk` of `datasets`
+            wrote, a `Dataset` or `DatasetDict` itself, or features (Parquet with vectors, `.npy`).
         imbalance: largest over smallest class; for the sets that are made long-tailed.
         profile: "exp" or "step".
         root: where named datasets and the images of a list file lie; else `$WCDAS_DATA` or
@@ -86,7 +97,7 @@ def open_dataset(
         {} if imbalance is None else {"imbalance": imbalance}
     )
     class_file = Path(classes).expanduser() if classes is not None else None
-    name = str(data)
+    name = in_memory(data) or str(data)
     if name not in TAILED and (imbalance is not None or profile != "exp"):
         raise InputError(
             f"data.imbalance and data.profile shape {', '.join(TAILED)}; {name} is taken as it is"
@@ -104,6 +115,13 @@ def open_dataset(
     if name in PUBLISHED:
         return open_published(name, place, class_file)
 
+    if not isinstance(data, str | Path):
+        return open_in_memory(data, name, classes=class_file, skip_bad=skip_bad, seed=seed)
+    if name.startswith(IN_MEMORY):
+        raise InputError(
+            f"{name} was a `datasets` object in memory; hand it in again, or save it with "
+            "save_to_disk and name the folder"
+        )
     path = Path(data).expanduser()
     if not path.exists():
         looks_like_a_path = any(separator in name for separator in ("/", "\\", "."))
@@ -115,6 +133,8 @@ def open_dataset(
     if path.suffix == ".npy":
         label_file = Path(labels).expanduser() if labels is not None else None
         return open_numpy_features(path, labels=label_file, classes=class_file, seed=seed)
+    if is_saved(path):
+        return open_saved(path, classes=class_file, skip_bad=skip_bad, seed=seed)
     if path.is_dir() and not _has_parquet(path):
         return open_folder(path, classes=class_file, skip_bad=skip_bad, seed=seed)
     if path.is_dir() or path.suffix == ".parquet":

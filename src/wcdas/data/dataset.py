@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from wcdas.data.decode import open_image
+from wcdas.data.decode import Encoded, open_image
 
 
 class Split:
@@ -31,7 +31,7 @@ class Split:
         """What a report calls the sample."""
         raise NotImplementedError
 
-    def contents(self) -> Iterator[bytes | memoryview]:
+    def contents(self) -> Iterator[Encoded]:
         """What the fingerprint is taken over, beside the labels."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class ArrayImages(Split):
     def name(self, index: int) -> str:
         return f"{self.prefix}/{index}"
 
-    def contents(self) -> Iterator[bytes | memoryview]:
+    def contents(self) -> Iterator[Encoded]:
         yield repr(tuple(self.pixels.shape)).encode()
         yield self.pixels.contiguous().numpy().data
 
@@ -92,7 +92,7 @@ class FileImages(StoredImages):
     def load(self, index: int) -> Image.Image:
         return open_image(self.root / self.paths[index], self.channels)
 
-    def contents(self) -> Iterator[bytes | memoryview]:
+    def contents(self) -> Iterator[Encoded]:
         for path in self.paths:
             yield os.fsencode(f"{path}\0{(self.root / path).stat().st_size}")
 
@@ -107,9 +107,9 @@ class FileImages(StoredImages):
 
 @dataclass(frozen=True, eq=False)
 class BytesImages(StoredImages):
-    """Encoded images (JPEG, PNG, …) held in memory, as Parquet files store them."""
+    """Encoded images (JPEG, PNG, …) as Parquet and Arrow files store them."""
 
-    encoded: list[bytes]
+    encoded: list[Encoded]
     labels: Tensor
     channels: int
     prefix: str
@@ -120,7 +120,7 @@ class BytesImages(StoredImages):
     def load(self, index: int) -> Image.Image:
         return open_image(self.encoded[index], self.channels, name=self.name(index))
 
-    def contents(self) -> Iterator[bytes | memoryview]:
+    def contents(self) -> Iterator[Encoded]:
         yield from self.encoded
 
     def subset(self, indices: Tensor) -> "BytesImages":
@@ -143,7 +143,7 @@ class FeatureVectors(Split):
     def name(self, index: int) -> str:
         return f"{self.prefix}/{index}"
 
-    def contents(self) -> Iterator[bytes | memoryview]:
+    def contents(self) -> Iterator[Encoded]:
         yield repr(tuple(self.vectors.shape)).encode()
         yield self.vectors.contiguous().numpy().data
 
@@ -177,6 +177,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
+        """How many classes there are."""
         return len(self.class_names)
 
     @property
@@ -194,7 +195,7 @@ def fingerprint(class_names: Sequence[str], *splits: Split) -> str:
     """SHA-256 over the class names and, for every split, its labels and contents."""
     digest = hashlib.sha256()
 
-    def add(part: bytes | memoryview) -> None:
+    def add(part: Encoded) -> None:
         digest.update(memoryview(part).nbytes.to_bytes(8, "little"))
         digest.update(part)
 

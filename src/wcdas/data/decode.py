@@ -18,6 +18,8 @@ from wcdas.errors import InputError
 MAX_PIXELS = 100_000_000
 # PostScript is a program, Windows metafiles are drawn by the system: neither is a picture to read.
 REFUSED_FORMATS = {"EPS", "WMF"}
+# A picture as a file stores it; a view of an Arrow table, which gives its bytes as well, is one.
+Encoded = bytes | memoryview
 GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"}
 
 
@@ -41,7 +43,7 @@ def extensions() -> frozenset[str]:
     return frozenset(extension for extension, name in known.items() if name in formats())
 
 
-def check_image(source: Path | bytes, name: str | None = None) -> Header:
+def check_image(source: Path | Encoded, name: str | None = None) -> Header:
     """Decode a picture once, JPEG at an eighth of its size, which finds truncated data too.
 
     Its size and colour are those of the header.
@@ -54,7 +56,7 @@ def check_image(source: Path | bytes, name: str | None = None) -> Header:
     return header
 
 
-def open_image(source: Path | bytes, channels: int, name: str | None = None) -> Image.Image:
+def open_image(source: Path | Encoded, channels: int, name: str | None = None) -> Image.Image:
     """The picture upright, in mode L for one channel and RGB for three.
 
     Raises:
@@ -73,9 +75,9 @@ def as_mode(image: Image.Image, channels: int) -> Image.Image:
     return _convert(_upright(image), "L" if channels == 1 else "RGB")
 
 
-def _open(source: Path | bytes, name: str | None) -> Image.Image:
+def _open(source: Path | Encoded, name: str | None) -> Image.Image:
     try:
-        file = io.BytesIO(source) if isinstance(source, bytes) else source
+        file = source if isinstance(source, Path) else io.BytesIO(source)
         image = Image.open(file, formats=formats())
     # Damaged data makes PIL's readers fail in any way.
     except Exception as error:
@@ -89,7 +91,7 @@ def _open(source: Path | bytes, name: str | None) -> Image.Image:
     return image
 
 
-def _decode(image: Image.Image, source: Path | bytes, name: str | None) -> None:
+def _decode(image: Image.Image, source: Path | Encoded, name: str | None) -> None:
     try:
         image.load()
     except Exception as error:
@@ -118,11 +120,11 @@ def _convert(image: Image.Image, mode: str) -> Image.Image:
     return image.convert(mode)
 
 
-def _called(source: Path | bytes, name: str | None) -> str:
-    return name or ("an image" if isinstance(source, bytes) else str(source))
+def _called(source: Path | Encoded, name: str | None) -> str:
+    return name or (str(source) if isinstance(source, Path) else "an image")
 
 
-def _unreadable(source: Path | bytes, name: str | None, error: Exception) -> InputError:
+def _unreadable(source: Path | Encoded, name: str | None, error: Exception) -> InputError:
     if isinstance(error, UnidentifiedImageError):
         reason = "not a picture that can be read"
     elif isinstance(error, Image.DecompressionBombError):

@@ -5,7 +5,7 @@ Paths stored beside the bytes are never opened.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from wcdas.data.classes import encode_labels, read_class_names
+from wcdas.data.decode import Encoded
 from wcdas.errors import InputError
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
@@ -21,9 +22,9 @@ TEST_WORDS = ("test", "validation", "valid", "val")
 
 
 class EncodedImages(NamedTuple):
-    """Encoded images and their labels, as a Parquet file stores them."""
+    """Encoded images and their labels; the bytes are views of the table they lie in."""
 
-    encoded: list[bytes]
+    encoded: list[Encoded]
     labels: Tensor
 
 
@@ -34,37 +35,44 @@ def split_files(path: Path) -> tuple[list[Path], list[Path]]:
     files = sorted(path.glob("*.parquet")) or sorted((path / "data").glob("*.parquet"))
     if not files:
         raise InputError(f"{path} holds no .parquet files; expected train.parquet, test.parquet")
-    train = [file for file in files if "train" in file.name.lower()]
+    train, test = split_names([file.name for file in files], str(path))
+    return [f for f in files if f.name in train], [f for f in files if f.name in test]
+
+
+def split_names(names: Sequence[str], where: str) -> tuple[list[str], list[str]]:
+    """The names of the training and of the test parts; all are for training if none tells."""
+    train = [name for name in names if "train" in name.lower()]
     for word in TEST_WORDS:
-        test = [f for f in files if word in f.name.lower() and f not in train]
+        test = [name for name in names if word in name.lower() and name not in train]
         if test:
             break
     if test and not train:
-        raise InputError(f"{path} has {test[0].name} but no file with “train” in its name")
-    return train or files, test
+        raise InputError(f"{where} has {test[0]} but nothing with “train” in its name")
+    return train or list(names), test
 
 
 def parquet_class_names(file: Path, classes: Path | None) -> list[str] | None:
     """Names from a given file, from the schema as `datasets` writes it, or from classes.txt."""
     if classes is not None:
         return read_class_names(classes)
-    schema = read_schema(file)
-    stored = (schema.metadata or {}).get(b"huggingface")
-    if stored is not None:
-        feature = _features_of(stored).get(label_column(schema, file), {})
-        names = feature.get("names") if isinstance(feature, dict) else None
-        if isinstance(names, dict):
-            names = [names[key] for key in sorted(names, key=int)]
-        if names:
-            return [str(name) for name in names]
+    names = stored_class_names(read_schema(file), str(file))
     beside = file.parent / "classes.txt"
-    return read_class_names(beside) if beside.is_file() else None
+    return names or (read_class_names(beside) if beside.is_file() else None)
 
 
-def _features_of(metadata: bytes) -> dict[str, Any]:
+def stored_class_names(schema: pa.Schema, where: str) -> list[str] | None:
+    """The names that `datasets` writes beside a column of class labels."""
+    names = _features(schema).get(label_column(schema, where), {}).get("names")
+    if isinstance(names, dict):
+        names = [names[key] for key in sorted(names, key=int)]
+    return [str(name) for name in names] if names else None
+
+
+def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
     try:
-        return dict(json.loads(metadata)["info"]["features"])
-    except (ValueError, KeyError, TypeError):
+        stored = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {name: feature for name, feature in stored.items() if isinstance(feature, dict)}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
@@ -94,14 +102,20 @@ def image_column(schema: pa.Schema) -> str | None:
     return None
 
 
-def label_column(schema: pa.Schema, file: Path) -> str:
+def label_column(schema: pa.Schema, where: str | Path) -> str:
+    """A column of a known name, or the only one that `datasets` marks as class labels."""
     for name in LABEL_COLUMNS:
         if name in schema.names:
             return name
-    raise InputError(f"{file} has the columns {', '.join(schema.names)}; expected a column “label”")
+    marked = [k for k, feature in _features(schema).items() if feature.get("_type") == "ClassLabel"]
+    if len(marked) == 1 and marked[0] in schema.names:
+        return marked[0]
+    raise InputError(
+        f"{where} has the columns {', '.join(schema.names)}; expected a column “label”"
+    )
 
 
-def read_labels(column: pa.ChunkedArray, file: Path) -> list[int] | list[str]:
+def read_labels(column: pa.ChunkedArray, file: str | Path) -> list[int] | list[str]:
     """The labels of a file as Python numbers or names."""
     if column.null_count:
         row = column.to_pylist().index(None)
@@ -116,25 +130,37 @@ def read_images(
     files: Sequence[Path], class_names: list[str] | None
 ) -> tuple[EncodedImages, list[str]]:
     """The encoded images and labels of one set, in file order."""
+    tables = {str(file): read_columns(file, columns_of(read_schema(file), file)) for file in files}
+    where = str(files[0] if len(files) == 1 else files[0].parent)
+    return images_of(tables, class_names, where)
+
+
+def columns_of(schema: pa.Schema, where: str | Path) -> list[str]:
+    """The columns of images and of labels."""
+    column = image_column(schema)
+    if column is None:
+        raise InputError(
+            f"{where} has the columns {', '.join(schema.names)}; expected an image column "
+            "struct<bytes, path>, or a vector column list<float> for features"
+        )
+    return [column, label_column(schema, where)]
+
+
+def images_of(
+    tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str
+) -> tuple[EncodedImages, list[str]]:
+    """The encoded images and labels of tables, one after the other."""
     encoded: list[Any] = []
     values: list[Any] = []
-    for file in files:
-        schema = read_schema(file)
-        column = image_column(schema)
-        if column is None:
-            raise InputError(
-                f"{file} has the columns {', '.join(schema.names)}; expected an image column "
-                "struct<bytes, path>, or a vector column list<float> for features"
-            )
-        label = label_column(schema, file)
-        table = read_columns(file, [column, label])
-        values += read_labels(table[label], file)
+    for name, table in tables.items():
+        column, label = columns_of(table.schema, name)
+        values += read_labels(table[label], name)
         for chunk in table[column].chunks:
-            encoded += chunk.field("bytes").to_pylist()
-    where = str(files[0] if len(files) == 1 else files[0].parent)
-    if None in encoded:
+            encoded += [image.as_buffer() for image in chunk.field("bytes")]
+    missing = [row for row, image in enumerate(encoded) if image is None]
+    if missing:
         raise InputError(
-            f"{where}: row {encoded.index(None)} has no image bytes; expected images embedded in "
+            f"{where}: row {missing[0]} has no image bytes; expected images embedded in "
             "the file, not paths"
         )
     labels, class_names = encode_labels(values, class_names, where)

@@ -1,4 +1,4 @@
-"""Images from Parquet, split into training and test images where the files do not do it.
+"""Images from Parquet or Arrow, split into training and test images where the files do not do it.
 
 Small square images of one size are decoded at once into a tensor, others stay encoded in memory.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from wcdas.data.assemble import assemble, stratified_split
 from wcdas.data.dataset import ArrayImages, BytesImages, Dataset, Split
-from wcdas.data.decode import Header, check_image, open_image
+from wcdas.data.decode import Encoded, Header, check_image, open_image
 from wcdas.data.parquet import EncodedImages, parquet_class_names, read_images, split_files
 from wcdas.data.verify import common_channels, in_threads, skipped_warning, suggested_size, verify
 from wcdas.errors import InputError
@@ -27,14 +27,29 @@ def open_parquet(
     """Images from a Parquet file, or from a folder of them."""
     train_files, test_files = split_files(path)
     train, class_names = read_images(train_files, parquet_class_names(train_files[0], classes))
-    description: dict[str, Any] = {
+    test = read_images(test_files, class_names)[0] if test_files else None
+    description = {
         "source": "parquet",
         "train_files": [file.name for file in train_files],
         "test_files": [file.name for file in test_files],
     }
-    if test_files:
-        test, _ = read_images(test_files, class_names)
-    else:
+    return dataset_of_bytes(
+        str(path), class_names, train, test, skip_bad=skip_bad, seed=seed, description=description
+    )
+
+
+def dataset_of_bytes(
+    name: str,
+    class_names: list[str],
+    train: EncodedImages,
+    test: EncodedImages | None,
+    *,
+    skip_bad: bool,
+    seed: int,
+    description: dict[str, Any],
+) -> Dataset:
+    """Encoded images with their labels; without a test set 20 % become one."""
+    if test is None:
         description["split_seed"] = seed
         keep, held_out = stratified_split(train.labels, seed)
         train, test = select(train, keep), select(train, held_out)
@@ -43,7 +58,7 @@ def open_parquet(
     pictures += [(image, f"test/{i}") for i, image in enumerate(test.encoded)]
     found = verify(lambda picture: check_image(*picture), pictures, skip_bad)
     if not found.good:
-        raise InputError(f"{path} holds no image that can be read")
+        raise InputError(f"{name} holds no image that can be read")
     if found.bad:
         description["skipped"] = len(found.bad)
     good, border = torch.tensor(found.good), len(train.encoded)
@@ -51,7 +66,7 @@ def open_parquet(
 
     channels, side = common_channels(found.headers), eager_side(found.headers)
     return assemble(
-        str(path),
+        name,
         class_names,
         as_split(train, "train", channels, eager=bool(side)),
         as_split(test, "test", channels, eager=bool(side)),
@@ -76,10 +91,10 @@ def as_split(images: EncodedImages, prefix: str, channels: int, *, eager: bool) 
     return ArrayImages(decode_all(images.encoded, channels, prefix), images.labels, prefix)
 
 
-def decode_all(encoded: Sequence[bytes], channels: int, prefix: str) -> Tensor:
+def decode_all(encoded: Sequence[Encoded], channels: int, prefix: str) -> Tensor:
     """Images of one size as uint8 (N, C, H, W)."""
 
-    def pixels(item: tuple[int, bytes]) -> Tensor:
+    def pixels(item: tuple[int, Encoded]) -> Tensor:
         i, image = item
         array = np.array(open_image(image, channels, name=f"{prefix}/{i}"))
         return torch.from_numpy(array.reshape(*array.shape[:2], channels)).permute(2, 0, 1)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 
 from wcdas.data.dataset import ArrayImages, BytesImages, Dataset, FeatureVectors, FileImages, Split
+from wcdas.data.decode import Encoded
 from wcdas.data.profile import summary
 
 SHOWN = 5
@@ -36,6 +37,7 @@ def duplicates(dataset: Dataset) -> Iterator[str]:
 
 def _digests(split: Split) -> Iterator[bytes]:
     for i in range(len(split)):
+        content: Encoded
         if isinstance(split, ArrayImages):
             content = split.pixels[i].numpy().tobytes()
         elif isinstance(split, FeatureVectors):

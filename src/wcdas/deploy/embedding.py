@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wcdas.data import HuggingFace
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
@@ -15,7 +16,7 @@ from wcdas.errors import InputError
 
 def embed(
     run: Source,
-    data: str | Path | None = None,
+    data: str | Path | HuggingFace | None = None,
     out: str | Path = "features.parquet",
     *,
     device: str = "auto",

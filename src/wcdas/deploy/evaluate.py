@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from wcdas.data import HuggingFace
 from wcdas.deploy.aggregation import check_experts, weigh_experts
 from wcdas.deploy.model import Model, Source, load
 from wcdas.deploy.splits import dataset_for, run_split
@@ -54,7 +55,7 @@ class Correction:
 
 def evaluate_run(
     run: Source,
-    data: str | Path | None = None,
+    data: str | Path | HuggingFace | None = None,
     correction: Correction = Correction(),  # noqa: B008
     *,
     device: str = "auto",

@@ -36,6 +36,7 @@ class Model:
 
     @property
     def class_names(self) -> list[str]:
+        """The names of the classes, in the order of the probabilities."""
         return self.info.class_names
 
     @property

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from wcdas.data import OPTIONS, open_dataset
+from wcdas.data import OPTIONS, HuggingFace, open_dataset
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
 from wcdas.names import unknown
 
 
 def open_data(
-    source: str | Path, options: Mapping[str, Any] | None = None, skip_bad: bool = False
+    source: str | Path | HuggingFace,
+    options: Mapping[str, Any] | None = None,
+    skip_bad: bool = False,
 ) -> Dataset:
     """`open_dataset` with every option checked by name and type; `source` among them is ignored."""
     options = {} if options is None else options

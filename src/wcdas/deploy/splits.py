@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.deploy.model import Model
@@ -23,7 +24,7 @@ from wcdas.training.run_folder import RunFolder
 def dataset_for(
     model: Model,
     run: Path,
-    data: str | Path | None,
+    data: str | Path | HuggingFace | None,
     options: Mapping[str, Any],
     skip_bad: bool = False,
 ) -> Dataset:
@@ -36,7 +37,8 @@ def dataset_for(
     if data is None and stored is None:
         raise InputError(f"{run} is a model file and names no dataset; give one with --data")
     if stored is not None and (data is None or place(data) == stored["data"]["source"]):
-        data, options = stored["data"]["source"], stored["data"] | dict(options)
+        data = stored["data"]["source"] if data is None else data
+        options = stored["data"] | dict(options)
         dataset = open_data(data, options, skip_bad or left_out(stored))
         same_data(stored, dataset)
     else:
@@ -45,12 +47,12 @@ def dataset_for(
         if "split_seed" in dataset.description:
             dataset = replace(dataset, test=dataset.train.joined(dataset.test))
     dataset = replace(dataset, name=short(data))
-    _check_kind(model, dataset, data)
+    _check_kind(model, dataset, place(data))
     own = model.class_names
     missing = sorted(set(dataset.class_names) - set(own))
     if missing:
         raise InputError(
-            f"{data} has class {missing[0]!r}, which the model does not know; expected only "
+            f"{place(data)} has class {missing[0]!r}, which the model does not know; expected only "
             f"classes among its {len(own)}"
         )
     if dataset.class_names == own:
@@ -88,7 +90,7 @@ def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]
         loader.close()
 
 
-def _check_kind(model: Model, dataset: Dataset, data: str | Path) -> None:
+def _check_kind(model: Model, dataset: Dataset, data: str) -> None:
     """Features for a model of features, images for one of images."""
     features = isinstance(dataset.train, FeatureVectors)
     if model.takes_features and not features:

@@ -33,6 +33,7 @@ class ClassificationLoss(nn.Module):
         self.reduction = reduction
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each sample (N,), from logits and class probabilities (N, C)."""
         raise NotImplementedError(f"{type(self).__name__} does not define losses(logits, targets)")
 
     def forward(self, logits: Tensor, labels: Tensor | MixedLabels) -> Tensor:

@@ -63,6 +63,7 @@ class CenterLoss(nn.Module):
 
     @torch.no_grad()
     def move_centers(self, offsets: Tensor, labels: Tensor) -> None:
+        """Move the centre of every class of the batch towards its features."""
         total = torch.zeros_like(self.centers).index_add(0, labels, offsets)
         count = torch.zeros_like(self.centers[:, 0]).index_add(
             0, labels, offsets.new_ones(len(labels))

@@ -54,6 +54,7 @@ class EquilibriumLoss(ClassificationLoss):
 
     @torch.no_grad()
     def move_scores(self, logits: Tensor, t: Tensor) -> None:
+        """Move the mean scores of the classes of the batch."""
         n, total = processes.total(torch.stack([t.sum(0), (t * logits.softmax(1)).sum(0)]))
         kept = self.alpha**n
         mean = total / n.clamp_min(torch.finfo(n.dtype).tiny)

@@ -59,6 +59,7 @@ class FocalLoss(ClassificationLoss):
         return self.faded(log_p.gather(1, targets[:, None])).squeeze(1)
 
     def sigmoid_losses(self, logits: Tensor, t: Tensor) -> Tensor:
+        """The binary form, summed over the classes."""
         alpha, beta = (1.0, 1.0) if self.alpha is None else (self.alpha, 1 - self.alpha)
         positive = alpha * t * self.faded(F.logsigmoid(logits))
         negative = beta * (1 - t) * self.faded(F.logsigmoid(-logits))

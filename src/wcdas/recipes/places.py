@@ -4,11 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wcdas.data import HuggingFace, in_memory
+from wcdas.data.hugging_face import IN_MEMORY
+
 Table = dict[str, Any]
 
 
-def place(data: str | Path) -> str:
+def place(data: str | Path | HuggingFace) -> str:
     """A dataset's name, or the full path of one's own data."""
+    if not isinstance(data, str | Path):
+        return str(in_memory(data))
     path = Path(data).expanduser()
     return str(path.resolve()) if path.exists() else str(data)
 
@@ -19,7 +24,7 @@ def placed(options: Mapping[str, Any]) -> Table:
     return {k: place(str(v)) if k in paths else v for k, v in options.items()}
 
 
-def short(source: str | Path) -> str:
+def short(source: str | Path | HuggingFace) -> str:
     """What a run's folder calls the data: a dataset's name, or that of the folder or file."""
-    path = Path(place(source))
+    path = Path(place(source).removeprefix(IN_MEMORY))
     return (path.stem if path.is_file() else path.name) or "data"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
 from wcdas.recipes.places import place, placed
@@ -13,7 +14,7 @@ Table = dict[str, Any]
 
 def unchanged(
     stored: Table,
-    data: str | Path | None,
+    data: str | Path | HuggingFace | None,
     method: str | None,
     layers: list[Table],
     seed: int | None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wcdas.data import in_memory
 from wcdas.errors import InputError
 from wcdas.methods import find_method
 from wcdas.recipes.places import place, placed
@@ -38,6 +39,11 @@ def new_plan(asked: Asked) -> Plan:
         )
     seeds = _seeds(asked, SEEDS)
     options = data_of([recipe, settings])
+    if not isinstance(asked.data, str | Path | None):
+        raise InputError(
+            f"data is {in_memory(asked.data)}; a sweep needs data that every run can open: save it "
+            "with save_to_disk and name the folder"
+        )
     source = str(asked.data or options.get("source") or "digits-lt")
     data = options | {"source": place(source)}
     return Plan(methods, seeds, data, recipe, settings, asked.skip_bad)

@@ -30,6 +30,7 @@ class Classifier(nn.Module):
         self.auxiliary = auxiliary
 
     def features(self, inputs: Tensor) -> Tensor:
+        """What the head is given, (N, d)."""
         return self.backbone(inputs)
 
     def forward(self, inputs: Tensor, labels: Tensor | None = None) -> Tensor:

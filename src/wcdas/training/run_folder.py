@@ -23,7 +23,6 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoint"
         self.model = path / "model.safetensors"
-        self.tensorboard = path / "tensorboard"
         self.failure = path / "failure.txt"
         self._run, self._log, self._metrics = (
             path / name for name in ("run.toml", "log.jsonl", "metrics.json")

@@ -1,7 +1,6 @@
 """A run: its stages one after another, each epoch logged and checkpointed, resumable anywhere."""
 
 import time
-from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.kernels.residual_network import fuse
 from wcdas.training import checkpoint
-from wcdas.training.board import Board
+from wcdas.training.callbacks import Followers
 from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks, share_buffers
 from wcdas.training.holdout import holdout
@@ -73,6 +72,7 @@ class Trainer:
         self.head_options = {key: value for key, value in config.head.items() if key != "name"}
         self.optimizer: torch.optim.SGD | None = None
         self.interrupt = Interrupt()
+        self.followers = Followers([], self.console)
         self.logged = self.global_step = 0
 
     def run(self) -> None:
@@ -170,17 +170,12 @@ class Trainer:
                 self.method.begin_stage(self.model, start)
         run = StageRun(self, index)
         epoch, step = (run.restore(state), state["step"]) if state else (0, 0)
-        board: Board | None = None
         if self.ranks.is_main:
             self.folder.keep_log(self.logged)
-            board = Board(self.folder.tensorboard, self.logged)
         every = self.config.evaluate_every or max(1, stage.epochs // 10)
         title = f"{index + 1}/{len(self.stages)} {name}"
         done = epoch * run.steps + step
-        with (
-            nullcontext() if board is None else closing(board),
-            StageProgress(self.console, title, stage.epochs, run.steps, done) as progress,
-        ):
+        with StageProgress(self.console, title, stage.epochs, run.steps, done) as progress:
             while epoch < stage.epochs:
                 began = time.monotonic()
                 run.train_epoch(epoch, step, progress)
@@ -192,9 +187,9 @@ class Trainer:
                     shown = ("top1", "balanced_accuracy", "many", "medium", "few")
                     facts["test"] = {key: metrics[key] for key in shown}
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
-                if board is not None:
+                if self.ranks.is_main:
                     self.folder.log(facts)
-                    board.add(facts, self.logged)
+                    self.followers.epoch(self.logged, facts)
                 self.logged += 1
                 if epoch == stage.epochs or run.wants_checkpoint:
                     run.save(epoch, 0)

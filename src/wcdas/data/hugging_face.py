@@ -1,0 +1,153 @@
+"""Hugging Face `datasets`: an object in memory, or the Arrow folder that `save_to_disk` writes.
+
+Splits named train and test (or validation) are the two sets. Encoded images stay where they are,
+in memory-mapped files as a rule, and are decoded when asked for. A folder is read without the
+library; paths stored in it are never opened. Those of an object are: its maker put them there.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wcdas.data.classes import encode_labels, read_class_names
+from wcdas.data.dataset import Dataset
+from wcdas.data.files import dataset_of_files
+from wcdas.data.parquet import (
+    columns_of,
+    images_of,
+    read_labels,
+    split_names,
+    stored_class_names,
+)
+from wcdas.data.parquet_images import dataset_of_bytes
+from wcdas.errors import InputError
+
+if TYPE_CHECKING:
+    import datasets
+
+    HuggingFace: TypeAlias = datasets.Dataset | datasets.DatasetDict
+else:
+    HuggingFace = Any  # the library is not needed
+
+IN_MEMORY = "datasets:"  # what a run calls an object, before its name
+
+
+def in_memory(data: object) -> str | None:
+    """What to call data that is an object of `datasets`; None for a name or a path."""
+    if isinstance(data, str | Path):
+        return None
+    kind = type(data).__name__
+    if type(data).__module__.partition(".")[0] != "datasets" or kind.startswith("Iterable"):
+        raise InputError(
+            f"data is a {type(data).__module__}.{kind}; expected a name, a path, or a Dataset or "
+            "DatasetDict of Hugging Face `datasets`"
+        )
+    one: Any = next(iter(data.values()), None) if isinstance(data, Mapping) else data
+    return f"{IN_MEMORY}{getattr(getattr(one, 'info', None), 'dataset_name', None) or 'dataset'}"
+
+
+def is_saved(path: Path) -> bool:
+    """Whether `save_to_disk` wrote the folder."""
+    return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def open_in_memory(
+    data: HuggingFace, name: str, *, classes: Path | None, skip_bad: bool, seed: int
+) -> Dataset:
+    """The images of a `Dataset`, or of the splits of a `DatasetDict`."""
+    splits = dict(data) if isinstance(data, Mapping) else {"": data}
+    tables = {split: _rows(part, f"{name} {split}".strip()) for split, part in splits.items()}
+    return _open(tables, name, classes, skip_bad, seed, paths=True)
+
+
+def open_saved(path: Path, *, classes: Path | None, skip_bad: bool, seed: int) -> Dataset:
+    """The images of a folder that `save_to_disk` wrote."""
+    if (path / "dataset_dict.json").is_file():
+        names = _read(path / "dataset_dict.json", "splits")
+        tables = {name: _mapped(path / Path(name).name) for name in names}
+    else:
+        tables = {"": _mapped(path)}
+    return _open(tables, str(path), classes, skip_bad, seed, paths=False)
+
+
+def _open(
+    tables: Mapping[str, pa.Table],
+    name: str,
+    classes: Path | None,
+    skip_bad: bool,
+    seed: int,
+    *,
+    paths: bool,
+) -> Dataset:
+    if not tables:
+        raise InputError(f"{name} has no splits; expected train, or train and test")
+    train, test = split_names(list(tables), name)
+    first = tables[train[0]].schema
+    class_names = read_class_names(classes) if classes else stored_class_names(first, name)
+    options: dict[str, Any] = {"skip_bad": skip_bad, "seed": seed}
+    options["description"] = {"source": "datasets", "splits": [*filter(None, [*train, *test])]}
+
+    def of(splits: Sequence[str]) -> dict[str, pa.Table]:
+        return {f"{name} {split}".strip(): tables[split] for split in splits}
+
+    if paths and all(map(_by_path, tables.values())):
+        listed, class_names = _files(of(train), class_names, name)
+        tested = _files(of(test), class_names, name)[0] if test else None
+        return dataset_of_files(name, Path("/"), class_names, listed, tested, **options)
+    images, class_names = images_of(of(train), class_names, name)
+    held_out = images_of(of(test), class_names, name)[0] if test else None
+    return dataset_of_bytes(name, class_names, images, held_out, **options)
+
+
+def _by_path(table: pa.Table) -> bool:
+    column = pc.struct_field(table[columns_of(table.schema, "")[0]], "bytes")
+    return len(column) > 0 and column.null_count == len(column)
+
+
+def _files(
+    tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str
+) -> tuple[tuple[list[str], Any], list[str]]:
+    found: list[str] = []
+    values: list[Any] = []
+    for name, table in tables.items():
+        image, label = columns_of(table.schema, name)
+        found += [str(path) for path in pc.struct_field(table[image], "path").to_pylist()]
+        values += read_labels(table[label], name)
+    labels, class_names = encode_labels(values, class_names, where)
+    return (found, labels), class_names
+
+
+def _rows(part: Any, where: str) -> pa.Table:
+    """The two columns of a dataset as stored, in the order of its rows."""
+    plain = part.with_format("arrow")
+    columns = columns_of(plain.features.arrow_schema, where)
+    table: pa.Table = plain.select_columns(columns)[:]
+    return table.replace_schema_metadata(plain.features.arrow_schema.metadata)
+
+
+def _mapped(folder: Path) -> pa.Table:
+    """The Arrow files of a folder as one table, mapped and not read."""
+    parts = []
+    for entry in _read(folder / "state.json", "_data_files"):
+        file = folder / Path(str(entry["filename"])).name
+        try:
+            parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
+        except (OSError, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{file} cannot be read as Arrow: {reason}") from error
+    if not parts:
+        raise InputError(f"{folder} names no Arrow files; expected what save_to_disk writes")
+    return pa.concat_tables(parts)
+
+
+def _read(file: Path, key: str) -> list[Any]:
+    try:
+        return list(json.loads(file.read_text(encoding="utf-8"))[key])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} cannot be read ({error}); expected what save_to_disk of `datasets` writes"
+        ) from error
