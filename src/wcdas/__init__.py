@@ -7,7 +7,18 @@ if TYPE_CHECKING:
     from wcdas.api import Run, check_data, sweep, train
     from wcdas.backbones import create_backbone, list_backbones
     from wcdas.data import list_datasets, open_dataset
-    from wcdas.deploy import Correction, Model, embed, evaluate_run, load
+    from wcdas.deploy import (
+        Answer,
+        Correction,
+        Guess,
+        Model,
+        embed,
+        evaluate_run,
+        export,
+        load,
+        predict_files,
+        serve,
+    )
     from wcdas.errors import InputError, WorkError
     from wcdas.heads import (
         AMSoftmaxHead,
@@ -52,7 +63,18 @@ _PLACES = {
     "backbones": ("create_backbone", "list_backbones"),
     "data": ("list_datasets", "open_dataset"),
     "errors": ("InputError", "WorkError"),
-    "deploy": ("Correction", "Model", "embed", "evaluate_run", "load"),
+    "deploy": (
+        "Answer",
+        "Correction",
+        "Guess",
+        "Model",
+        "embed",
+        "evaluate_run",
+        "export",
+        "load",
+        "predict_files",
+        "serve",
+    ),
     "heads": (
         "AMSoftmaxHead",
         "ArcFaceHead",
@@ -112,6 +134,7 @@ __all__ = [
     "METHODS",
     "AMSoftmaxHead",
     "AffinityLoss",
+    "Answer",
     "ArcFaceHead",
     "BalancedSoftmaxLoss",
     "CenterLoss",
@@ -123,6 +146,7 @@ __all__ = [
     "EquilibriumLoss",
     "FocalLoss",
     "GaussianAffinityHead",
+    "Guess",
     "Head",
     "InputError",
     "LDAMLoss",
@@ -148,6 +172,7 @@ __all__ = [
     "create_loss",
     "embed",
     "evaluate_run",
+    "export",
     "list_backbones",
     "list_datasets",
     "list_heads",
@@ -155,6 +180,8 @@ __all__ = [
     "list_methods",
     "load",
     "open_dataset",
+    "predict_files",
+    "serve",
     "sweep",
     "train",
 ]
