@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 from PIL import Image
-from sklearn.datasets import load_sample_images
 from torch import Tensor
 
 from wcdas.deploy.model import Model
@@ -20,6 +19,8 @@ def sample_inputs(model: Model) -> Tensor:
     """Cuts of scikit-learn's two photographs; for a model of features random vectors."""
     if model.takes_features:
         return torch.randn(8, model.info.channels, generator=torch.Generator().manual_seed(0))
+    from sklearn.datasets import load_sample_images  # slow to import
+
     photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
     pictures = [photograph.crop(box) for photograph in photographs for box in BOXES]
     return torch.stack([model.preprocess(picture) for picture in pictures])

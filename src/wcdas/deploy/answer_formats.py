@@ -26,7 +26,7 @@ def text_writer(file: TextIO, top: int) -> Write:
 
 def csv_writer(file: TextIO, top: int) -> Write:
     """A picture a row; `answer` is empty where the model is unsure or the file unreadable."""
-    table = csv.writer(file, lineterminator="\n")
+    table = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     ranks = range(1, top + 1)
     places = [f"{what}_{rank}" for rank in ranks for what in ("class", "probability", "group")]
     table.writerow(["file", "status", "answer", *places, "error"])

@@ -105,7 +105,7 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 const dark = () => document.documentElement.style.colorScheme === "dark";
 function theme(name) {
   document.documentElement.style.colorScheme = name;
-  $("theme").textContent = name === "dark" ? "Light" : "Dark";
+  $("theme").textContent = name === "dark" ? "Light mode" : "Dark mode";
 }
 theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 $("theme").addEventListener("click", () => theme(dark() ? "light" : "dark"));
