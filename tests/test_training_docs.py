@@ -83,7 +83,20 @@ def test_every_dataset_and_option_is_described():
 
 
 @pytest.mark.parametrize(
-    "page", ["train", "data", "recipes", "evaluate", "sweep", "methods", "distributed", "paper"]
+    "page",
+    [
+        "train",
+        "data",
+        "recipes",
+        "evaluate",
+        "predict",
+        "export",
+        "serve",
+        "sweep",
+        "methods",
+        "distributed",
+        "paper",
+    ],
 )
 def test_commands_are_real(page):
     """Every `wcdas …` line of a page parses: its command and its options exist."""

@@ -1,5 +1,10 @@
 """Pictures of every kind, and runs whose class names are not to be trusted."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +25,7 @@ def odd_names() -> list[str]:
 @pytest.fixture(scope="session")
 def odd_run(photographs, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """Classes of 104, 24 and 6 training images with names of markup, formulas and a line break."""
-    folder = tmp_path_factory.mktemp("odd") / 'data "of" <b>odd</b> names'
+    folder = tmp_path_factory.mktemp("odd") / 'data "of" <b>odd names'
     random = np.random.RandomState(0)
     sources = zip(ODD_NAMES, ("china", "flower", "roof"), (130, 30, 8), strict=True)
     for name, source, count in sources:
@@ -80,3 +85,23 @@ def refused():
         assert "\n" not in str(caught.value)
 
     return check
+
+
+@pytest.fixture(scope="module")
+def address(odd_run) -> Iterator[str]:
+    """Of `wcdas serve` in a process of its own, which takes files of at most 1 MB."""
+    command = ["serve", odd_run.path, "--port", "0", "--limit", "1", "--abstain", "0.2"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "wcdas.cli", *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.endswith(" (stop with Ctrl-C)\n")
+        yield line.split()[0]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert (process.returncode, errors) == (0, "")

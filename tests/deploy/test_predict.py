@@ -62,7 +62,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tm
     (tmp_path / "text.png").write_text("no picture")
     (tmp_path / "empty.gif").touch()
     Image.new("1", (20_000, 20_000)).save(tmp_path / "huge.png")
-    (tmp_path / "it's \"q\".jpg").write_bytes(whole)
+    (tmp_path / 'it\'s "q".jpg').write_bytes(whole)
     done = command(odd_run.path, tmp_path, tmp_path / "none.jpg", "--format", "jsonl")
     assert done.returncode == 1
     assert done.stderr == "wcdas: 5 of 6 pictures could not be read; see their lines\n"
@@ -70,7 +70,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tm
     errors = {Path(table["file"]).name: table.get("error") for table in tables}
     assert list(errors) == ["cut.jpg", "empty.gif", "huge.png", "it's \"q\".jpg", "text.png",
                             "none.jpg"]  # fmt: skip
-    assert errors["it's \"q\".jpg"] is None
+    assert errors['it\'s "q".jpg'] is None
     assert "truncated" in errors["cut.jpg"]
     assert "100,000,000 pixels" in errors["huge.png"]
     assert errors["none.jpg"] == "the file cannot be read: no such file"
