@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -89,10 +90,25 @@ def refused():
 
 @pytest.fixture(scope="module")
 def address(odd_run) -> Iterator[str]:
-    """Of `wcdas serve` in a process of its own, which takes files of at most 1 MB."""
-    command = ["serve", odd_run.path, "--port", "0", "--limit", "1", "--abstain", "0.2"]
+    """Of a server that takes files of at most 1 MB."""
+    with serving(odd_run, "--limit", "1", "--abstain", "0.2") as found:
+        yield found
+
+
+@pytest.fixture
+def doubtful_address(odd_run, tmp_path) -> Iterator[str]:
+    """Of a server that is hardly ever sure, of a class mix whose file is gone."""
+    (tmp_path / "mix.csv").write_text("1\n1\n2\n")
+    with serving(odd_run, "--abstain", "0.999", "--prior", str(tmp_path / "mix.csv")) as found:
+        (tmp_path / "mix.csv").unlink()
+        yield found
+
+
+@contextmanager
+def serving(run: wcdas.Run, *options: str) -> Iterator[str]:
+    """The address of `wcdas serve` in a process of its own, which has to end well."""
     with subprocess.Popen(
-        [sys.executable, "-m", "wcdas.cli", *map(str, command)],
+        [sys.executable, "-m", "wcdas.cli", "serve", str(run.path), "--port", "0", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -10,8 +10,8 @@ from wcdas.deploy.answer_formats import FORMATS, choose_format
 from wcdas.deploy.answers import Answer, Guess
 
 NAMES = ["<img src=x onerror=alert(1)>", '=cmd|"x"!A1', "a,b", "two\nlines\r\nand more",
-         "\x1b[31mred", "+1", "-2", "@sum", "\ttab", "\rreturn", "＝1", "été", "\u202eright", "\udcff",
-         "line\u2028end", "plain"]  # fmt: skip
+         "\x1b[31mred", "+1", "-2", "@sum", "\ttab", "\rreturn", "＝1", "été", "\u202eright",
+         "\udcff", "line\u2028end", "plain"]  # fmt: skip
 
 
 def written(form: str, *answers: Answer, top: int = 1) -> str:

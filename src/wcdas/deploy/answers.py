@@ -85,9 +85,9 @@ class Answerer:
                 "train one on pictures"
             )
         check_wanted(top, abstain)
-        if prior is not None:
-            model.prior(prior)
         self.model, self.prior, self.abstain = model, prior, abstain
+        # Once: the file of a prior may be gone later.
+        self.shift = model.calibrated(torch.zeros(1, len(model.class_names)), prior)
         self.top = min(top, len(model.class_names))
         counts = torch.tensor(model.info.class_counts)
         self.groups = [""] * len(counts)
@@ -107,7 +107,7 @@ class Answerer:
 
     def answer(self, inputs: Tensor, files: Sequence[str]) -> Iterator[Answer]:
         """The answers to a batch of decoded pictures."""
-        probabilities = self.model.logits(inputs, self.prior).softmax(1)
+        probabilities = (self.model.logits(inputs) + self.shift).softmax(1)
         best = probabilities.sort(dim=1, descending=True, stable=True)
         rows = zip(best.values.tolist(), best.indices[:, : self.top].tolist(), strict=True)
         for file, (values, classes) in zip(files, rows, strict=True):

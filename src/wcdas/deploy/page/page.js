@@ -92,9 +92,6 @@ $("file").addEventListener("change", (event) => {
   if (file) ask(file);
   event.target.value = ""; // the same file can be chosen again
 });
-$("file").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") event.target.click(); // as the space bar does
-});
 for (const kind of ["dragover", "dragleave", "drop"]) {
   // On the whole page, so that a picture dropped beside the field does not replace the page.
   document.addEventListener(kind, (event) => {
