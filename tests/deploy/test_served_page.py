@@ -1,7 +1,7 @@
 """The served page in a real browser: Debian's chromium, driven by Playwright."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,14 @@ def picture(every_kind, tmp_path) -> Path:
 def shown(page) -> list[str]:
     page.locator("#result:not(.busy)").wait_for()
     return page.locator("#top li span").all_inner_texts()
+
+
+def wait(page, until: Callable[[], object]) -> None:
+    for _ in range(500):
+        if until():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it did not happen in ten seconds")
 
 
 def test_a_picture(page, picture, odd_run, odd_names):
@@ -119,7 +127,7 @@ def test_a_picture_that_is_dropped(page, picture):
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_by_keyboard(page, picture, key):
     choosers: list = []
-    page.on("filechooser", choosers.append)
+    page.on("filechooser", lambda chooser: choosers.append(chooser))
     page.wait_for_timeout(500)  # the browser hands its dialogs over only after a while
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "theme"
@@ -129,8 +137,7 @@ def test_by_keyboard(page, picture, key):
         page.locator("#drop").evaluate("field => getComputedStyle(field).outlineStyle") == "solid"
     )
     page.keyboard.press(key)
-    while not choosers:
-        page.wait_for_timeout(20)
+    wait(page, lambda: choosers)
     choosers[0].set_files(picture)
     shown(page)
 
@@ -141,8 +148,7 @@ def test_the_last_of_several_pictures_is_shown(page, every_kind):
     page.route("**/predict", lambda route: held.append(route))
     for name in ("grey.png", "rgba.png"):
         page.set_input_files("#file", every_kind / name)
-    while len(held) < 2:
-        page.wait_for_timeout(20)
+    wait(page, lambda: len(held) == 2)
     held[1].continue_()
     page.locator("#name", has_text="rgba.png").wait_for()
     held[0].continue_()
