@@ -316,7 +316,10 @@ def test_features_in_npy(command, tmp_path):
     assert command("evaluate", tmp_path / "here" / "run").status == 0
 
 
-@pytest.mark.parametrize("name", ["", "check", "train", "sweep", "evaluate", "embed", "list"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "check", "train", "sweep", "evaluate", "predict", "export", "serve", "embed", "list"],
+)
 def test_help(command, name):
     status, out, err = command(*name.split(), "--help")
     assert (status, err) == (0, "")

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from PIL import Image
 from typer.main import get_command
 
 import wcdas
@@ -36,6 +37,7 @@ NOT_RUN = {
     "it needs a GPU": 3,
     "it needs data from the network": 5,
     "it takes long": 2,
+    "it runs until it is stopped": 2,
 }
 
 
@@ -70,10 +72,13 @@ def named(page: Path) -> str:
 
 @pytest.fixture(scope="session")
 def reader(pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a reader has: folders of pictures, a list of pictures, and a run on the first folder."""
+    """What a reader has: pictures in folders, a list of them, and a run on the first folder."""
     home = tmp_path_factory.mktemp("reader")
     pictures(home / "pictures", china=12, flower=8, roof=4)
     pictures(home / "other-pictures", china=3, flower=3)
+    (home / "photos").mkdir()
+    for name in ("photo.jpg", "photos/1.png"):
+        Image.open(next((home / "other-pictures" / "china").iterdir())).save(home / name)
     (home / "lists").mkdir()
     (home / "lists" / "names.txt").write_text("china\nflower\nroof\n")
     files = sorted((home / "pictures").rglob("*.*"))

@@ -7,7 +7,18 @@ if TYPE_CHECKING:
     from wcdas.api import Run, check_data, sweep, train
     from wcdas.backbones import create_backbone, list_backbones
     from wcdas.data import list_datasets, open_dataset
-    from wcdas.deploy import Correction, Model, embed, evaluate_run, load
+    from wcdas.deploy import (
+        Answer,
+        Correction,
+        Guess,
+        Model,
+        embed,
+        evaluate_run,
+        export,
+        load,
+        predict_files,
+        serve,
+    )
     from wcdas.errors import InputError, WorkError
     from wcdas.heads import (
         AMSoftmaxHead,
@@ -53,7 +64,18 @@ _PLACES = {
     "backbones": ("create_backbone", "list_backbones"),
     "data": ("list_datasets", "open_dataset"),
     "errors": ("InputError", "WorkError"),
-    "deploy": ("Correction", "Model", "embed", "evaluate_run", "load"),
+    "deploy": (
+        "Answer",
+        "Correction",
+        "Guess",
+        "Model",
+        "embed",
+        "evaluate_run",
+        "export",
+        "load",
+        "predict_files",
+        "serve",
+    ),
     "heads": (
         "AMSoftmaxHead",
         "ArcFaceHead",
@@ -114,6 +136,7 @@ __all__ = [
     "METHODS",
     "AMSoftmaxHead",
     "AffinityLoss",
+    "Answer",
     "ArcFaceHead",
     "BalancedSoftmaxLoss",
     "Callback",
@@ -126,6 +149,7 @@ __all__ = [
     "EquilibriumLoss",
     "FocalLoss",
     "GaussianAffinityHead",
+    "Guess",
     "Head",
     "InputError",
     "LDAMLoss",
@@ -151,6 +175,7 @@ __all__ = [
     "create_loss",
     "embed",
     "evaluate_run",
+    "export",
     "list_backbones",
     "list_datasets",
     "list_heads",
@@ -158,6 +183,8 @@ __all__ = [
     "list_methods",
     "load",
     "open_dataset",
+    "predict_files",
+    "serve",
     "sweep",
     "train",
 ]

@@ -46,6 +46,18 @@ Workers = Annotated[
     int | None,
     typer.Option(metavar="N", help="Processes that decode images.  [default: all cores but 1]"),
 ]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        metavar="uniform|train|FILE",
+        help="The class mix to predict for; a file has lines `class,number`.",
+    ),
+]
+Top = Annotated[int, typer.Option(metavar="K", help="How many classes.")]
+Abstain = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="Say “unsure” below this probability."),
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
 
 
@@ -243,13 +255,7 @@ def evaluate(
         typer.Option("--data", metavar="DATA", help="Other data.  [default: the run's own]"),
     ] = None,
     settings: DataSet = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            metavar="uniform|train|FILE",
-            help="The class mix to predict for; a file has lines `class,number`.",
-        ),
-    ] = None,
+    prior: Prior = None,
     logit_adjustment: Annotated[
         float | None, typer.Option(metavar="TAU", help="z − τ log π after training.")
     ] = None,
@@ -317,6 +323,123 @@ def evaluate(
     console.print(f"{result_table({name: metrics})}\n{_facts(metrics)}")
     if per_class:
         console.print(f"\n{class_table(metrics['per_class'])}")
+
+
+@app.command(short_help="Say what is in pictures, with calibrated probabilities.")
+def predict(
+    run: Run,
+    pictures: Annotated[
+        list[str],
+        typer.Argument(metavar="PICTURE …", help="Files, folders, or patterns like '*.jpg'."),
+    ],
+    top: Top = 3,
+    prior: Prior = None,
+    abstain: Abstain = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="text|csv|jsonl", help="[default: --out's, or text]"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .csv, .jsonl or .txt.  [default: the screen]"),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Pictures at a time.")] = 64,
+    device: Device = "auto",
+) -> None:
+    """Say what is in pictures: the most probable classes, with calibrated probabilities.
+
+    A line for every picture, in the order given. One that cannot be read is
+    reported on its line, the rest goes on, and the exit status is 1.
+
+    \b
+    Examples:
+      wcdas predict RUN photo.jpg
+      wcdas predict RUN ~/photos --out answers.csv
+      wcdas predict RUN 'photos/**/*.png' --top 1 --format jsonl
+      wcdas predict RUN ~/photos --prior uniform --abstain 0.8
+    """
+    from wcdas.deploy.predict import write_predictions
+
+    write_predictions(
+        run,
+        pictures,
+        form=form,
+        out=out,
+        top=top,
+        prior=prior,
+        abstain=abstain,
+        batch_size=batch_size,
+        device=device,
+    )
+
+
+@app.command(short_help="Write a model as ONNX, torch.export, for the Hub, or its card.")
+def export(
+    run: Run,
+    form: Annotated[
+        str, typer.Option("--format", metavar="onnx|torch|hub|card", help="What to write.")
+    ] = "onnx",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The file or folder.  [default: beside the model]"),
+    ] = None,
+    prior: Prior = None,
+) -> None:
+    """Write a model for other programs, checked against PyTorch on real pictures.
+
+    onnx and torch give logits and probabilities and hold class names and
+    preprocessing; hub is a folder for huggingface_hub and timm; card is the
+    model card alone.
+
+    \b
+    Examples:
+      wcdas export RUN
+      wcdas export RUN --format torch --out model.pt2
+      wcdas export RUN --prior uniform
+      wcdas export RUN --format hub --out my-model
+    """
+    from wcdas.deploy import export as export_run
+
+    console = _console()
+    with console.status("exporting"):
+        done = export_run(run, form, out, prior=prior)
+    agrees = "" if done.difference is None else f", agrees with PyTorch to {done.difference:.0e}"
+    console.print(f"{done.path}{agrees}")
+
+
+@app.command(short_help="Open a page on this machine where pictures are dropped.")
+def serve(
+    run: Run,
+    port: Annotated[int, typer.Option(metavar="N", help="0 takes a free one.")] = 8000,
+    top: Top = 5,
+    prior: Prior = None,
+    abstain: Abstain = None,
+    limit: Annotated[float, typer.Option(metavar="MB", help="The largest file.")] = 20,
+    device: Device = "auto",
+) -> None:
+    """Serve a page and a JSON endpoint for pictures, on this machine alone.
+
+    \b
+    Examples:
+      wcdas serve RUN
+      wcdas serve RUN --port 8080 --abstain 0.8
+      curl --data-binary @photo.jpg http://127.0.0.1:8000/predict
+    """
+    from wcdas.deploy import serve as serve_run
+
+    def announce(address: str) -> None:
+        print(f"{address} (stop with Ctrl-C)", flush=True)
+
+    serve_run(
+        run,
+        port,
+        top=top,
+        prior=prior,
+        abstain=abstain,
+        limit=limit,
+        device=device,
+        announce=announce,
+    )
 
 
 @app.command(short_help="Write a dataset's features, to train on or to look at.")

@@ -26,7 +26,10 @@ class WNDASHead(ConcentrationHead):
         """The von Mises concentration of every class, in float64."""
         return concentration_from_variance((-self._class_w_rho().double()).sigmoid())
 
+    def log_normaliser(self, kappa: Tensor) -> Tensor:
+        """log 2πI₀(κ) − κ."""
+        return (2 * math.pi * torch.special.i0e(kappa)).log()
+
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         u, kappa = (1 - cosine).clamp_min(0), self.kappa
-        log_normaliser = (2 * math.pi * torch.special.i0e(kappa)).log()
-        return (-kappa.to(u.dtype) * u - log_normaliser.to(u.dtype)).exp()
+        return (-kappa.to(u.dtype) * u - self.log_normaliser(kappa).to(u.dtype)).exp()

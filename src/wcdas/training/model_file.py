@@ -88,14 +88,15 @@ def _parts(info: ModelInfo) -> Parts:
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, "pt") as file:
-            metadata = (file.metadata() or {}).get("wcdas")
+            notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be read as a model: {error}") from None
-    if metadata is None:
+    if "wcdas" not in notes:
         raise InputError(f"{path} was not written by wcdas; expected a run's model.safetensors")
     try:
-        facts: dict[str, Any] = json.loads(metadata)
+        facts: dict[str, Any] = json.loads(notes["wcdas"])
+        own_names: dict[str, str] = json.loads(notes.get("names", "{}"))  # where timm reads it too
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
     if facts.get("format") != FORMAT:
@@ -103,4 +104,4 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path} has model format {facts.get('format')}; this version reads {FORMAT}. "
             "Install the version of wcdas that wrote it"
         )
-    return tensors, facts
+    return {own_names.get(name, name): value for name, value in tensors.items()}, facts

@@ -1,0 +1,46 @@
+"""An exported model has to say what the model says, on real pictures, before anyone gets it."""
+
+from collections.abc import Callable
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from wcdas.deploy.model import Model
+from wcdas.errors import WorkError
+
+TOLERANCE = 1e-4
+BOXES = ((0, 0, 640, 427), (0, 0, 427, 427), (200, 100, 360, 260), (320, 0, 640, 100))
+
+Outputs = tuple[Tensor, Tensor]  # logits and probabilities
+
+
+def sample_inputs(model: Model) -> Tensor:
+    """Cuts of scikit-learn's two photographs; for a model of features random vectors."""
+    if model.takes_features:
+        return torch.randn(8, model.info.channels, generator=torch.Generator().manual_seed(0))
+    from sklearn.datasets import load_sample_images  # slow to import
+
+    photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
+    pictures = [photograph.crop(box) for photograph in photographs for box in BOXES]
+    return torch.stack([model.preprocess(picture) for picture in pictures])
+
+
+def largest_difference(
+    what: str, model: Model, prior: str | None, exported: Callable[[Tensor], Outputs]
+) -> float:
+    """Of a probability, in batches of one and of all; more than 1e-4 is refused."""
+    inputs = sample_inputs(model)
+    logits = model.logits(inputs, prior)
+    expected = logits, logits.softmax(1)
+    whole = exported(inputs)
+    single = [torch.cat(parts) for parts in zip(*map(exported, inputs.split(1)), strict=True)]
+    for got in (whole, single):
+        for name, ours, theirs in zip(("logits", "probabilities"), expected, got, strict=True):
+            if not torch.allclose(theirs, ours, rtol=TOLERANCE, atol=TOLERANCE):
+                off = float((theirs - ours).abs().nan_to_num(torch.inf).max())
+                raise WorkError(
+                    f"{what} does not agree with PyTorch: {name} differ by up to {off:.1e}, more "
+                    f"than {TOLERANCE:g}; nothing was written. Try another format"
+                )
+    return max(float((got[1] - expected[1]).abs().max()) for got in (whole, single))

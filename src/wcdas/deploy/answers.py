@@ -1,0 +1,127 @@
+"""What a model answers to a picture: the same on the command line, in JSON and on the page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcdas.data.decode import open_image
+from wcdas.data.profile import groups
+from wcdas.deploy.model import Model
+from wcdas.errors import InputError
+
+DIGITS = 6  # of a probability
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class, how probable it is, and how many training images it had."""
+
+    name: str
+    probability: float
+    group: str
+    train_images: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The most probable classes of a picture, or why it cannot be read.
+
+    Args:
+        file: the picture's.
+        top: the most probable classes, the best first.
+        unsure: whether the best is below what `abstain` asks for.
+        error: why there is no answer.
+    """
+
+    file: str
+    top: Sequence[Guess] = ()
+    unsure: bool = False
+    error: str | None = None
+
+    @property
+    def status(self) -> str:
+        return "unreadable" if self.error is not None else "unsure" if self.unsure else "ok"
+
+    @property
+    def answer(self) -> str | None:
+        """The class, None where the model is unsure or the picture unreadable."""
+        return self.top[0].name if self.status == "ok" else None
+
+    def as_table(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        top = [
+            {
+                "class": guess.name,
+                "probability": round(guess.probability, DIGITS),
+                "group": guess.group,
+                "train_images": guess.train_images,
+            }
+            for guess in self.top
+        ]
+        table = {"file": self.file, "status": self.status, "answer": self.answer, "top": top}
+        return table if self.error is None else table | {"error": self.error}
+
+
+class Answerer:
+    """A model with what a user wants to know of a picture.
+
+    Args:
+        model: one of images.
+        top: how many classes, at most all.
+        prior: "uniform", "train" or a file: the class mix to predict for.
+        abstain: the probability below which the answer is "unsure".
+    """
+
+    def __init__(
+        self, model: Model, *, top: int = 3, prior: str | None = None, abstain: float | None = None
+    ) -> None:
+        if model.takes_features:
+            raise InputError(
+                f"the model takes vectors of {model.info.channels} numbers, not pictures; "
+                "train one on pictures"
+            )
+        check_wanted(top, abstain)
+        self.model, self.prior, self.abstain = model, prior, abstain
+        # Once: the file of a prior may be gone later.
+        self.shift = model.calibrated(torch.zeros(1, len(model.class_names)), prior)
+        self.top = min(top, len(model.class_names))
+        counts = torch.tensor(model.info.class_counts)
+        self.groups = [""] * len(counts)
+        for name, mask in groups(counts).items():
+            for c in mask.nonzero().flatten().tolist():
+                self.groups[c] = name
+
+    def decode(self, picture: Path | bytes) -> Tensor:
+        """The picture as the model takes it; InputError says why it cannot be read."""
+        try:
+            image = open_image(picture, self.model.info.channels, "the file")
+            return self.model.preprocess(image)
+        except (ValueError, OSError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"the file cannot be read: {error}") from None
+
+    def answer(self, inputs: Tensor, files: Sequence[str]) -> Iterator[Answer]:
+        """The answers to a batch of decoded pictures."""
+        probabilities = (self.model.logits(inputs) + self.shift).softmax(1)
+        best = probabilities.sort(dim=1, descending=True, stable=True)
+        rows = zip(best.values.tolist(), best.indices[:, : self.top].tolist(), strict=True)
+        for file, (values, classes) in zip(files, rows, strict=True):
+            top = [self._guess(c, value) for c, value in zip(classes, values, strict=False)]
+            unsure = self.abstain is not None and values[0] < self.abstain
+            yield Answer(file, top, unsure)
+
+    def _guess(self, c: int, probability: float) -> Guess:
+        info = self.model.info
+        return Guess(info.class_names[c], probability, self.groups[c], info.class_counts[c])
+
+
+def check_wanted(top: int, abstain: float | None) -> None:
+    if top < 1:
+        raise InputError(f"top is {top}; expected 1 or more")
+    if abstain is not None and not 0 <= abstain <= 1:
+        raise InputError(f"abstain is {abstain}; expected a probability from 0 to 1")

@@ -1,0 +1,101 @@
+"""A trained model for other programs, checked against the model before it is handed over."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from wcdas.deploy.card import model_card
+from wcdas.deploy.extras import need
+from wcdas.deploy.hub_folder import write_hub_folder
+from wcdas.deploy.model import Source, load
+from wcdas.deploy.onnx_file import write_onnx
+from wcdas.deploy.torch_file import write_torch
+from wcdas.errors import InputError
+from wcdas.names import unknown
+from wcdas.training.run_folder import RunFolder
+
+# What is written beside the model if no name is given; its suffix is the one a name must have.
+NAMES = {"onnx": "model.onnx", "torch": "model.pt2", "hub": "hub", "card": "MODEL_CARD.md"}
+
+
+class Exported(NamedTuple):
+    """What was written, and by how much a probability differs at most from PyTorch's."""
+
+    path: Path
+    difference: float | None
+
+
+def export(
+    run: Source,
+    form: str = "onnx",
+    out: str | os.PathLike[str] | None = None,
+    *,
+    prior: str | None = None,
+) -> Exported:
+    """Write a trained model as ONNX, as a program of `torch.export`, for the Hub, or its card.
+
+    Everything but the card is loaded again and compared on real pictures; one that differs by more
+    than 1e-4 is not written.
+
+    Args:
+        run: a run's folder, or its model file.
+        form: "onnx", "torch", "hub" (a folder for huggingface_hub and timm) or "card".
+        out: the file or folder; beside the model without it.
+        prior: "uniform", "train" or a file: the class mix that ONNX and torch predict for.
+    """
+    if form not in NAMES:
+        raise InputError(str(unknown("format", form, NAMES)))
+    if form == "onnx":
+        need("export", "onnx", "onnxscript", "onnxruntime")
+    if prior is not None and form in ("hub", "card"):
+        raise InputError(f"a prior is no part of the format {form}; give it when predicting")
+    beside = Path(run) if Path(run).is_dir() else Path(run).parent
+    path = _writable(Path(out) if out is not None else beside / NAMES[form], form)
+    model = load(run, "cpu")
+    if prior is not None:
+        model.prior(prior)
+    folder = RunFolder(Path(run))
+    finished = folder.is_finished and folder.exists
+    metrics, table = (folder.read_metrics(), folder.read_run()) if finished else (None, None)
+    with _aside(path) as aside:
+        difference = None
+        if form == "onnx":
+            difference = write_onnx(model, aside, prior)
+        elif form == "torch":
+            difference = write_torch(model, aside, prior)
+        elif form == "hub":
+            aside.mkdir()
+            difference = write_hub_folder(model, aside, metrics, table)
+        else:
+            aside.write_text(model_card(model, metrics, table), encoding="utf-8")
+    return Exported(path, difference)
+
+
+def _writable(path: Path, form: str) -> Path:
+    """Refused before any work where it cannot be written."""
+    suffix = Path(NAMES[form]).suffix
+    if suffix and path.suffix != suffix:
+        raise InputError(f"the output is {path}; expected a name that ends in {suffix}")
+    if path.is_dir() and (form != "hub" or any(path.iterdir())):
+        raise InputError(f"{path} is a folder that is in use; choose another with --out")
+    if path.is_file() and form == "hub":
+        raise InputError(f"{path} is a file; expected a folder, choose another with --out")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path} cannot be written; expected a name in an existing folder")
+    return path
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """A name beside the path that takes its place when all went well, and is gone otherwise."""
+    aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield aside
+        aside.replace(path)
+    finally:
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,187 @@
+"""A page and a JSON endpoint on this machine alone: a picture in, an answer out."""
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import wcdas
+from wcdas.deploy.answers import Answer, Answerer
+from wcdas.deploy.extras import need
+from wcdas.deploy.model import Source, load
+from wcdas.errors import InputError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+HOST = "127.0.0.1"
+MEGABYTE = 1_000_000
+READ_ON = 10  # times the limit: a sender that is read to its end sees why it was refused
+PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+HEADERS = {
+    # Nothing but the page's own files, and the picture as the browser holds it.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def serve(
+    run: Source,
+    port: int = 8000,
+    *,
+    top: int = 5,
+    prior: str | None = None,
+    abstain: float | None = None,
+    limit: float = 20,
+    device: str = "auto",
+    announce: Callable[[str], object] = print,
+) -> None:
+    """Serve a page for pictures at http://127.0.0.1:PORT until it is stopped.
+
+    Args:
+        run: a run's folder, or its model file.
+        port: 0 takes a free one.
+        top: how many classes are shown.
+        prior: "uniform", "train" or a file: the class mix to predict for.
+        abstain: the probability below which the answer is "unsure".
+        limit: the largest file, in MB.
+        device: auto, cpu, cuda or cuda:N.
+        announce: is given the address once the page can be opened.
+    """
+    need("serve", "starlette", "uvicorn")
+    import uvicorn
+
+    if not 0 < limit < float("inf"):
+        raise InputError(f"limit is {limit:g}; expected a number of MB above 0")
+    with _listening(port) as listening:
+        answerer = Answerer(load(run, device), top=top, prior=prior, abstain=abstain)
+        app = create_app(answerer, int(limit * MEGABYTE))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
+        announce(f"http://{HOST}:{listening.getsockname()[1]}")
+        with suppress(KeyboardInterrupt):  # how a server is stopped
+            server.run(sockets=[listening])
+
+
+def create_app(answerer: Answerer, limit: int) -> "Starlette":
+    """The application, for any ASGI server.
+
+    Args:
+        answerer: a model and what is wanted of it.
+        limit: bytes of the largest file.
+    """
+    from anyio import CapacityLimiter
+    from anyio.to_thread import run_sync
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    # A picture of 100 million pixels takes a few hundred MB while it is decoded.
+    places = CapacityLimiter(os.cpu_count() or 1)
+    facts = _facts(answerer, limit)
+    page = {
+        path: (files("wcdas.deploy") / "page" / name).read_bytes() for path, name in PAGE.items()
+    }
+
+    def answer(picture: bytes) -> Answer:
+        (found,) = answerer.answer(answerer.decode(picture)[None], [""])
+        return found
+
+    async def predict(request: "Request") -> "Response":
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            raise HTTPException(415, "send the picture itself as the body, not a form")
+        picture = await _body(request, limit)
+        if len(picture) == 0:
+            raise HTTPException(400, "the body is empty; expected a picture")
+        try:
+            found = await run_sync(answer, picture, limiter=places)
+        except InputError as error:
+            raise HTTPException(415, str(error)) from None
+        table = found.as_table()
+        del table["file"]  # it has no name here
+        return JSONResponse(table, headers=HEADERS)
+
+    async def health(request: "Request") -> "Response":
+        return JSONResponse(facts, headers=HEADERS)
+
+    async def static(request: "Request") -> "Response":
+        path = request.url.path
+        kind = TYPES[os.path.splitext(PAGE[path])[1]]
+        return Response(page[path], media_type=kind, headers=HEADERS)
+
+    async def refuse(request: "Request", error: Exception) -> "Response":
+        assert isinstance(error, HTTPException)
+        said = {"error": error.detail}
+        return JSONResponse(said, error.status_code, headers={**HEADERS, **(error.headers or {})})
+
+    return Starlette(
+        routes=[
+            Route("/predict", predict, methods=["POST"]),
+            Route("/health", health),
+            *(Route(path, static) for path in PAGE),
+        ],
+        # Another site that has its name point here does not get an answer.
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
+        exception_handlers={HTTPException: refuse},
+    )
+
+
+def _facts(answerer: Answerer, limit: int) -> dict[str, Any]:
+    info = answerer.model.info
+    return {
+        "status": "ok",
+        "version": wcdas.__version__,
+        "dataset": info.dataset,
+        "method": info.method,
+        "classes": len(info.class_names),
+        "train_images": sum(info.class_counts),
+        "top": answerer.top,
+        "prior": answerer.prior,
+        "abstain": answerer.abstain,
+        "limit_bytes": limit,
+    }
+
+
+async def _body(request: "Request", limit: int) -> bytes:
+    """The request's body, kept up to the limit."""
+    from starlette.exceptions import HTTPException
+
+    kept, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= limit:
+            kept.append(part)
+        elif size > READ_ON * limit:
+            break
+    if size > limit:
+        raise HTTPException(
+            413, f"the file is larger than {limit / MEGABYTE:g} MB; make it smaller"
+        )
+    return b"".join(kept)
+
+
+def _listening(port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise InputError(f"port is {port}; expected 0 to 65535")
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+    except OSError as error:
+        listening.close()
+        used = error.errno == errno.EADDRINUSE
+        reason = "in use" if used else (error.strerror or "").lower()
+        raise InputError(f"port {port} is {reason}; choose another with --port") from None
+    return listening

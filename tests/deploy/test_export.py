@@ -1,0 +1,235 @@
+"""Exported models say what the model says; one that does not is not handed over."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import onnxruntime
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import wcdas
+from wcdas.deploy import agreement, exporting
+from wcdas.errors import WorkError
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Every kind of head, several experts, a model built by its method, and a corrected weight.
+METHODS = ["softmax", "angular-softmax", "lws", "tau-norm", "wndas", "oltr", "sade-wcdas", "ride",
+           "gaussian-affinity", "t-vmf", "l-softmax"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def onnx_file(odd_run, tmp_path_factory) -> Path:
+    return wcdas.export(odd_run, "onnx", tmp_path_factory.mktemp("onnx") / "model.onnx").path
+
+
+def run_onnx(path: Path, inputs: torch.Tensor) -> list[torch.Tensor]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return [torch.from_numpy(x) for x in session.run(None, {"images": inputs.numpy()})]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_head_in_onnx_runtime_and_torch_export(method, tmp_path):
+    epochs = 2 if method == "ride" else 1  # its stages share them
+    settings = {"epochs": epochs, "backbone.name": "resnet8"}
+    run = wcdas.train(method=method, settings=settings, out=tmp_path / "run", device="cpu")
+    model = wcdas.load(run, device="cpu")
+    inputs = torch.randn(5, 1, 8, 8)
+    logits = model.logits(inputs)
+    done = wcdas.export(run)
+    assert done == (run.path / "model.onnx", done.difference)
+    assert done.difference < 1e-5
+    program = torch.export.load(wcdas.export(run, "torch").path).module()
+    for got in (run_onnx(done.path, inputs), program(inputs)):
+        torch.testing.assert_close(got[0], logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(got[1], logits.softmax(1), rtol=0, atol=1e-4)
+
+
+def test_the_documented_preprocessing_on_every_kind_of_picture(
+    odd_run, onnx_file, every_kind, monkeypatch
+):
+    """`prepare` of the page on export, which knows nothing but the file, `wcdas predict` and
+    `wcdas.load` agree."""
+    monkeypatch.chdir(onnx_file.parent)
+    page = (DOCS / "export.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (code,) = [block for block in blocks if "def prepare" in block]
+    assert "import wcdas" not in code
+    names: dict[str, object] = {}
+    exec(compile(code, "export.md", "exec"), names)
+    model = wcdas.load(odd_run, device="cpu")
+    answers = list(wcdas.predict_files(odd_run, every_kind, top=3, device="cpu"))
+    assert len(answers) >= 15
+    for answer in answers:
+        _, (probabilities,) = names["session"].run(None, {"images": names["prepare"](answer.file)})
+        loaded = model.predict(answer.file)[0].numpy()
+        assert probabilities == pytest.approx(loaded, abs=1e-4)
+        said = {guess.name: guess.probability for guess in answer.top}
+        ours = dict(zip(names["class_names"], probabilities.tolist(), strict=True))
+        assert said == pytest.approx(ours, abs=1e-4)
+
+
+def test_a_large_picture_is_cut_as_documented(photographs, tmp_path, monkeypatch):
+    """From 112 pixels on the centre is cut out."""
+    monkeypatch.chdir(tmp_path)
+    settings = {"epochs": 1, "backbone.name": "resnet8", "input_size": 128, "augment.flip": False}
+    run = wcdas.train("digits-lt", "softmax", settings=settings, out="run", device="cpu")
+    wcdas.export(run, "onnx", "model.onnx")
+    page = (DOCS / "export.md").read_text(encoding="utf-8")
+    (code,) = [b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def prepare" in b]
+    names: dict[str, object] = {}
+    exec(code, names)
+    Image.fromarray(photographs["china"]).save("china.png")
+    ours = wcdas.load(run, device="cpu").preprocess("china.png")[None].numpy()
+    assert names["prepare"]("china.png") == pytest.approx(ours, abs=1e-6)
+
+
+def test_what_the_file_says_about_itself(odd_run, odd_names, onnx_file, tmp_path):
+    session = onnxruntime.InferenceSession(str(onnx_file))
+    said = session.get_modelmeta().custom_metadata_map
+    info = odd_run.model.info
+    assert json.loads(said["class_names"]) == odd_names
+    assert json.loads(said["class_counts"]) == [104, 24, 6]
+    assert json.loads(said["temperature"]) == info.temperature
+    assert json.loads(said["prior"]) == {"trained": "uniform", "predicts_for": None}
+    assert json.loads(said["preprocessing"])["mean"] == info.mean
+    assert said["wcdas_format"] == "1"
+    (images,) = session.get_inputs()
+    assert (images.name, images.shape) == ("images", ["batch", 3, 32, 32])
+    assert [output.name for output in session.get_outputs()] == ["logits", "probabilities"]
+    path = wcdas.export(odd_run, "torch", tmp_path / "model.pt2").path
+    extra = {"wcdas.json": ""}
+    torch.export.load(path, extra_files=extra)
+    assert json.loads(extra["wcdas.json"]) == said
+
+
+def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
+    (tmp_path / "mix.csv").write_text("3\n1\n0\n")
+    model = wcdas.load(odd_run, device="cpu")
+    inputs = model.preprocess(every_kind / "colour.png")[None]
+    for prior in ("train", str(tmp_path / "mix.csv")):
+        expected = model.logits(inputs, prior).softmax(1)
+        path = wcdas.export(odd_run, "onnx", tmp_path / "model.onnx", prior=prior).path
+        torch.testing.assert_close(run_onnx(path, inputs)[1], expected, rtol=0, atol=1e-4)
+        program = wcdas.export(odd_run, "torch", tmp_path / "model.pt2", prior=prior).path
+        got = torch.export.load(program).module()(inputs)[1]
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
+
+
+def test_a_model_of_features(features, tmp_path):
+    run = wcdas.train(features, "wcdas", settings={"epochs": 1}, out=tmp_path / "run", device="cpu")
+    path = wcdas.export(run).path
+    vectors = torch.rand(3, 64)
+    expected = wcdas.load(run, device="cpu").predict(vectors)
+    torch.testing.assert_close(run_onnx(path, vectors)[1], expected, rtol=0, atol=1e-4)
+
+
+class Wrong(nn.Module):
+    """A model that exporters take, but not the one that was asked for."""
+
+    def __init__(self, model: wcdas.Model, prior: str | None = None) -> None:
+        super().__init__()
+        self.classifier = model.classifier
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.classifier(images) * 1.01
+        return logits, logits.softmax(1)
+
+
+@pytest.mark.parametrize("form", ["onnx", "torch"])
+def test_a_file_that_disagrees_is_not_left_behind(odd_run, tmp_path, monkeypatch, form):
+    monkeypatch.setattr(f"wcdas.deploy.{form}_file.ExportableModel", Wrong)
+    out = tmp_path / exporting.NAMES[form]
+    out.write_text("the last one")
+    with pytest.raises(WorkError, match="does not agree with PyTorch"):
+        wcdas.export(odd_run, form, out)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+    assert out.read_text() == "the last one"
+
+
+class Unsupported(Wrong):
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = torch.special.i0e(self.classifier(images))
+        return logits, logits.softmax(1)
+
+
+def test_what_onnx_has_no_operator_for(odd_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("wcdas.deploy.onnx_file.ExportableModel", Unsupported)
+    with pytest.raises(WorkError, match=r"cannot be written as ONNX: .*; try --format torch") as e:
+        wcdas.export(odd_run, "onnx", tmp_path / "model.onnx")
+    assert "\n" not in str(e.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_not_a_number_is_no_agreement(odd_run):
+    model = wcdas.load(odd_run, device="cpu")
+
+    def nothing(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = torch.full((len(inputs), 3), torch.nan)
+        return z, z
+
+    with pytest.raises(WorkError, match="differ by up to inf"):
+        agreement.largest_difference("it", model, None, nothing)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("onxx",), "unknown format 'onxx'; did you mean 'onnx'?"),
+        (("onnx", "model.pb"), "expected a name that ends in .onnx"),
+        (("torch", "no/model.pt2"), "no/model.pt2 cannot be written"),
+        (("hub", "used"), "used is a folder that is in use"),
+        (("hub", "file"), "file is a file; expected a folder"),
+        (("onnx", "folder.onnx"), "folder.onnx is a folder that is in use"),
+    ],
+)
+def test_slips(odd_run, tmp_path, monkeypatch, refused, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    Path("used").mkdir()
+    Path("folder.onnx").mkdir()
+    Path("used/x").touch()
+    Path("file").touch()
+    refused(said, wcdas.export, odd_run, *arguments)
+    refused("a prior is no part of the format hub", wcdas.export, odd_run, "hub", prior="train")
+    refused("nowhere holds no trained model", wcdas.export, "nowhere", "onnx", "x.onnx")
+
+
+@pytest.mark.parametrize(
+    ("call", "hidden", "extra"),
+    [
+        ("wcdas.export('RUN')", "onnxruntime", "export"),
+        ("wcdas.export('RUN')", "onnxscript", "export"),
+        ("wcdas.serve('RUN')", "starlette", "serve"),
+        ("wcdas.serve('RUN')", "uvicorn", "serve"),
+    ],
+)
+def test_a_plain_installation_says_what_is_missing(odd_run, call, hidden, extra):
+    code = (
+        "import importlib.util as u, sys\n"
+        "find = u.find_spec\n"
+        f"u.find_spec = lambda name, *a: None if name == {hidden!r} else find(name, *a)\n"
+        f"sys.modules[{hidden!r}] = None\n"
+        "import wcdas\n"
+        f"try: {call.replace('RUN', str(odd_run.path))}\n"
+        "except wcdas.InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == (
+        f"this needs {hidden}, which a plain installation leaves out; "
+        f"install with: pip install 'wcdas[{extra}]'\n"
+    )
+
+
+def test_the_command(odd_run, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "wcdas.cli", "export", odd_run.path, "--out", tmp_path / "m.onnx"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(rf"{tmp_path}/m\.onnx, agrees with PyTorch to \d?e-\d\d\n", done.stdout)
