@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         list_losses,
     )
     from wcdas.methods import METHODS, Method, list_methods
+    from wcdas.report import write_report
     from wcdas.sweeps import Sweep
     from wcdas.targets import MixedLabels
 
@@ -85,6 +86,7 @@ _PLACES = {
         "list_losses",
     ),
     "methods": ("METHODS", "Method", "list_methods"),
+    "report": ("write_report",),
     "sweeps": ("Sweep",),
     "targets": ("MixedLabels",),
 }
@@ -157,4 +159,5 @@ __all__ = [
     "open_dataset",
     "sweep",
     "train",
+    "write_report",
 ]

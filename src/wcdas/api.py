@@ -1,6 +1,8 @@
 """Train, evaluate and load in one call each."""
 
 import os
+import shlex
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,6 +12,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from wcdas.data import list_datasets
 from wcdas.data.dataset import Dataset
@@ -19,6 +22,7 @@ from wcdas.deploy.opening import open_data
 from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.heads import Head
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
@@ -33,6 +37,7 @@ from wcdas.recipes.settings import (
     data_options,
     read_layers,
 )
+from wcdas.report import report_on
 from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import begin, check_buildable, check_known, settled, shared_workers
 from wcdas.training.announce import announce
@@ -86,6 +91,7 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    report: bool = True,
     console: Console | None = None,
 ) -> Run:
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
@@ -102,6 +108,7 @@ def train(
         device: auto, cpu, cuda or cuda:N.
         workers: processes that decode images; all cores but one without it.
         skip_bad: leave unreadable images out.
+        report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     layers, method = read_layers(recipe, settings, method)
@@ -134,7 +141,8 @@ def train(
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)
         folder = RunFolder(path)
-    _train(config, dataset, folder, device, workers, console, notes, new=stored is None)
+    new = stored is None
+    _train(config, dataset, folder, device, workers, console, notes, report, new=new)
     return Run(folder.path)
 
 
@@ -151,6 +159,7 @@ def sweep(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    report: bool = True,
     console: Console | None = None,
 ) -> Sweep:
     """Train methods with several seeds under one protocol and compare them in one table.
@@ -170,6 +179,7 @@ def sweep(
         workers: processes that decode images for a run; all cores but one, shared by the runs at
             work, without it.
         skip_bad: leave unreadable images out.
+        report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     kind, workers = choose_device(device).type, shared_workers(workers, parallel)
@@ -192,7 +202,9 @@ def sweep(
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        _train(config, dataset, run, device, workers, None, [], new=False, interrupt=interrupt)
+        _train(
+            config, dataset, run, device, workers, None, [], report, new=False, interrupt=interrupt
+        )
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
     run_sweep(
@@ -206,6 +218,7 @@ def sweep(
         workers=workers,
         console=console,
         notes=notes,
+        report=report,
     )
     return Sweep(folder.path)
 
@@ -235,6 +248,7 @@ def _train(
     workers: int | None,
     console: Console | None,
     notes: list[str],
+    report: bool,
     new: bool,
     interrupt: Interrupt | None = None,
 ) -> None:
@@ -250,7 +264,36 @@ def _train(
         announce(console, config, dataset, folder, here, notes)
         with nothing_left_behind(folder, new and here.is_main):
             trainer.run()
-            finish(trainer)
+            outputs = finish(trainer)
+        if report and outputs is not None:
+            with _busy(console, "writing the report"):
+                _report(folder, trainer.model.head, *outputs, dataset, console)
+
+
+def _report(
+    folder: RunFolder,
+    head: Head,
+    features: Tensor,
+    logits: Tensor,
+    dataset: Dataset,
+    console: Console | None,
+) -> None:
+    """The page of a run; the run is whole without it."""
+    try:
+        page = report_on(folder.path, head, features, logits, dataset)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        text = (
+            f"the report could not be written ({reason}), the run is whole; try again with: "
+            f"wcdas report {shlex.quote(str(folder.path))}"
+        )
+        if console is None:
+            warnings.warn(text, stacklevel=2)
+        else:
+            console.print(f"warning: {text}", highlight=False, markup=False)
+    else:
+        if console is not None:
+            console.print(f"report: {page}", highlight=False, markup=False)
 
 
 @contextmanager

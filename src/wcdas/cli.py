@@ -47,6 +47,9 @@ Workers = Annotated[
     typer.Option(metavar="N", help="Processes that decode images.  [default: all cores but 1]"),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Write no page; `wcdas report` does it later.")
+]
 
 
 def _version(asked: bool) -> None:
@@ -116,6 +119,7 @@ def train(
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
+    no_report: NoReport = False,
 ) -> None:
     """Train a classifier, evaluate it, and leave everything in a folder.
 
@@ -143,6 +147,7 @@ def train(
         device=device,
         workers=_workers(workers),
         skip_bad=skip_bad,
+        report=not no_report,
         console=console,
     )
     if int(os.environ.get("RANK", "0")) == 0:
@@ -188,6 +193,7 @@ def sweep(
         ),
     ] = None,
     skip_bad: SkipBad = False,
+    no_report: NoReport = False,
 ) -> None:
     """Train every method with every seed under one protocol, and print one table.
 
@@ -218,6 +224,7 @@ def sweep(
         device=device,
         workers=None if workers is None else _workers(workers),
         skip_bad=skip_bad,
+        report=not no_report,
         console=console,
     )
     console.print(f"\n{done.table()}\n\n{done.path}")
@@ -306,6 +313,35 @@ def evaluate(
     console.print(f"{result_table({name: metrics})}\n{_facts(metrics)}")
     if per_class:
         console.print(f"\n{class_table(metrics['per_class'])}")
+
+
+@app.command(short_help="Write the page of a run, or compare runs on one page.")
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Folders of finished runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Page and figures.  [default: the run's folder; of several, runs/report-N]",
+        ),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write report.html and figures/; of several runs, one page that compares them.
+
+    \b
+    Examples:
+      wcdas report runs/digits-lt-wcdas-s0-1 --open
+      wcdas report runs/digits-lt-softmax-s0-1 runs/digits-lt-wcdas-s0-1
+    """
+    from wcdas.report import write_report
+
+    console = _console()
+    with console.status("writing the report"):
+        page = write_report(*runs, out=out)
+    console.print(str(page))
+    if open_page:
+        typer.launch(str(page))
 
 
 @app.command(short_help="Write a dataset's features, to train on or to look at.")
