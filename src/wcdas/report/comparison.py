@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from wcdas.errors import InputError
 from wcdas.report.chart import Chart, percents, rounded
@@ -104,11 +105,7 @@ def _result(records: Sequence[Record], labels: Sequence[str], same_data: bool) -
 
 
 def _settings(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
-    tables = [
-        flat({k: v for k, v in r.run.items() if k != "info"})
-        | {"info.prior": r.run["info"]["prior"]}
-        for r in records
-    ]
+    tables = [_flat_settings(record, records) for record in records]
     keys = dict.fromkeys(key for one in tables for key in one)
     missing = object()
     differing = [k for k in keys if len({repr(one.get(k, missing)) for one in tables}) > 1]
@@ -117,6 +114,20 @@ def _settings(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]
         return
     rows = [[key, *(str(one.get(key, "–")) for one in tables)] for key in differing]
     yield table("Settings that are not the same", ["key of run.toml", *labels], rows)
+
+
+def _flat_settings(record: Record, records: Sequence[Record]) -> dict[str, Any]:
+    """Dotted keys; a stage that not all runs have is one line."""
+    run = {key: value for key, value in record.run.items() if key not in ("info", "stages")}
+    stages: dict[str, Any] = {}
+    for name, stage in record.run["stages"].items():
+        if all(name in other.run["stages"] for other in records):
+            stages[name] = stage
+        else:
+            epochs = f"{stage['epochs']} epochs, " if "epochs" in stage else ""
+            stages[name] = f"{epochs}trains {stage['trains']}"
+    settings = flat(run | {"stages": stages})
+    return settings | {"info.prior": record.run["info"]["prior"]}
 
 
 def _classes(charts: dict[str, Chart], same_classes: bool) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from wcdas.report.chart import LIGHT, Axis, Chart, Series
 from wcdas.report.style import MARKERS, draw
@@ -47,6 +48,8 @@ def paint(figure: Figure, chart: Chart) -> None:
 def _scale(axes: Axes, which: str, axis: Axis) -> None:
     if axis.log:
         axes.set(**{f"{which}scale": "log"})
+        getattr(axes, f"{which}axis").set_major_formatter("{x:g}")
+        getattr(axes, f"{which}axis").set_minor_formatter(NullFormatter())
     axes.set(**{f"{which}label": axis.label})
     if not axis.numbers:
         axes.set(**{f"{which}ticks": []})

@@ -52,7 +52,7 @@ def explained(record: Record) -> str:
         return paragraph("There are no test images, so nothing could be measured.")
     return paragraph(
         f"{what} {record.metrics['test_images']:,} test images leave a standard error of "
-        f"{100 * error:.1f} points on it. The groups are means over their classes.",
+        f"{100 * error:.2g} points on it. The groups are means over their classes.",
         "soft",
     )
 

@@ -44,5 +44,6 @@ def draw(
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
         figure.savefig(path, metadata={"Date": None})
-        figure.savefig(path.with_suffix(".png"))
+        figure.set_layout_engine("none")  # it is laid out
+        figure.savefig(path.with_suffix(".png"), pil_kwargs={"compress_level": 3})
     return path
