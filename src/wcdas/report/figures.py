@@ -82,4 +82,5 @@ def _paint_series(axes: Axes, series: Series) -> None:
 
 def _plain(text: str) -> str:
     """No mathematics in a class name; a leading underscore would hide it from the legend."""
-    return ("\u200b" if text.startswith("_") else "") + text.replace("$", r"\$")
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return ("\u200b" if shown.startswith("_") else "") + shown.replace("$", r"\$")

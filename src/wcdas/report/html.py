@@ -60,8 +60,8 @@ def class_table(name: str, caption: str) -> str:
         f'<p class="soft" role="status"></p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><caption>{escape(caption)}</caption><thead></thead><tbody></tbody></table></div>"
-        f'<p class="pages"><button type="button" data-step="-1">Back</button> '
-        f'<span></span> <button type="button" data-step="1">On</button></p></div>'
+        f'<p class="pages"><button type="button" data-step="-1">Previous</button> '
+        f'<span></span> <button type="button" data-step="1">Next</button></p></div>'
     )
 
 

@@ -70,13 +70,17 @@ class Record:
     def standard_error(self, group: str | None = None) -> float | None:
         """Of a group's accuracy, or of the headline, from the numbers of test images alone.
 
-        p(1 − p) is taken to be the same in every class: √(p(1 − p)·Σ 1/n_c)/C.
+        p(1 − p) is taken to be the same in every class, √(p(1 − p)·Σ 1/n_c)/C, and p as if two
+        more images had been seen, one recognised: none or all of few images prove little.
         """
         p = self.headline if group is None else self.metrics[group]
         rows = zip(self.class_groups, self.metrics["per_class"], strict=True)
         tested = [row["test_images"] for of, row in rows if group in (None, of)]
         inverse = [1 / n for n in tested if n]
-        return None if p is None else math.sqrt(p * (1 - p) * sum(inverse)) / len(inverse)
+        if p is None:
+            return None
+        p = (p * sum(tested) + 1) / (sum(tested) + 2)
+        return math.sqrt(p * (1 - p) * sum(inverse)) / len(inverse)
 
 
 def report_file(folder: Path) -> Path:

@@ -28,7 +28,8 @@ def results_table(records: Sequence[Record], labels: Sequence[str], reference: i
         rows.append(_row(label, [r.metrics[group] for r in records], reference, True))
     rows.append(_row(_all(records), [r.headline for r in records], reference, True))
     for label, (key, more) in OTHERS.items():
-        if key != first.metrics["headline"]:
+        trivial = key == "top5" and len(first.class_names) <= 5
+        if key != first.metrics["headline"] and not trivial:
             rows.append(_row(label, [r.metrics[key] for r in records], reference, more))
     never: list[Cell] = ["classes never predicted"]
     for i, record in enumerate(records):
