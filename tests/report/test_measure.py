@@ -10,14 +10,15 @@ import torch
 from PIL import Image
 
 import wcdas
-from wcdas.data.dataset import ArrayImages, FeatureVectors
+from wcdas.data.dataset import ArrayImages, Dataset, FeatureVectors
+from wcdas.evaluation import evaluate
 from wcdas.evaluation.predictions import predictions
 from wcdas.heads import WCDASHead, create_head
 from wcdas.heads.experts import ExpertsHead
 from wcdas.report.angles import angle_histograms
 from wcdas.report.confusions import costly_confusions
 from wcdas.report.feature_map import MOST, feature_map
-from wcdas.report.measure import class_concentrations
+from wcdas.report.measure import class_concentrations, measure
 from wcdas.report.thumbnails import SIDE, thumbnail
 
 
@@ -64,6 +65,20 @@ def test_angles_against_numpy():
         assert found["own"][group] == np.histogram(own[mask], edges)[0].tolist()
         assert found["other"][group] == np.histogram(other[mask], edges)[0].tolist()
         assert found["mean_own"][group] == pytest.approx(own[mask].mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("name", wcdas.list_heads())
+def test_every_head_is_measured(name):
+    counts = torch.tensor([120, 50, 5])
+    labels = torch.arange(30) % 3
+    head, features = create_head(name, 6, 3, counts), torch.randn(30, 6)
+    split = FeatureVectors(features, labels, "test")
+    dataset = Dataset("d", ["a", "b", "c"], split, split, 0, 6, False, "")
+    logits = head(features).detach()
+    found = measure(head, features, logits, dataset, evaluate(logits, labels, counts))
+    assert sum(found["angles"]["own"]["few"]) == 30
+    assert (found["rho"] is None) == (name not in ("wcdas", "wndas"))
+    json.dumps(found, allow_nan=False)
 
 
 def test_one_class_has_no_angles():
