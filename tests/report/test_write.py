@@ -77,7 +77,7 @@ def test_damaged_numbers_are_refused_in_one_line(copy):
 def test_the_baseline_is_found_beside_the_run(odd_run, odd_softmax):
     page = write_report(odd_run).read_text("utf-8")
     assert "softmax (linear)" in page
-    assert str(odd_softmax.path) in page
+    assert f"The baseline is {odd_softmax.path.name}, seed 0." in page
     assert f"{100 * odd_softmax.metrics['medium']:.1f}" in page
     assert "softmax (linear)" not in (odd_softmax.path / "report.html").read_text("utf-8")
 

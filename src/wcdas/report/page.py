@@ -68,7 +68,7 @@ def _result(record: Record, baseline: Record | None) -> Iterator[str]:
             yield paragraph("No finished softmax run on the same data stands beside it.", "soft")
     else:
         yield results_table([baseline, record], ["softmax (linear)", record.method], 0)
-        yield paragraph(f"The baseline is {baseline.folder}, seed {baseline.seed}.", "soft")
+        yield paragraph(f"The baseline is {baseline.folder.name}, seed {baseline.seed}.", "soft")
     yield explained(record)
 
 
