@@ -21,7 +21,7 @@ def main() -> None:
     console.print(result_table({name: run.metrics for name, run in runs.items()}))
     console.print("\neverything else is in")
     for run in runs.values():
-        console.print(f"  {run.path}: metrics.json, log.jsonl, run.toml, model.safetensors")
+        console.print(f"  {run.path}: report.html, metrics.json, run.toml, model.safetensors")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ FOLDERS = [
     "recipes",
     "sweeps",
     "deploy",
+    "report",
     "paper",
 ]
 # The paper's tables are made by wcdas.api, as a user would make them.

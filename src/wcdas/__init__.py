@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         list_losses,
     )
     from wcdas.methods import METHODS, Method, list_methods
+    from wcdas.report import write_report
     from wcdas.sweeps import Sweep
     from wcdas.targets import MixedLabels
     from wcdas.training.callbacks import Callback
@@ -108,6 +109,7 @@ _PLACES = {
         "list_losses",
     ),
     "methods": ("METHODS", "Method", "list_methods"),
+    "report": ("write_report",),
     "sweeps": ("Sweep",),
     "targets": ("MixedLabels",),
     "training.callbacks": ("Callback",),
@@ -187,4 +189,5 @@ __all__ = [
     "serve",
     "sweep",
     "train",
+    "write_report",
 ]

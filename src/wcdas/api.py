@@ -1,6 +1,8 @@
 """Train, evaluate and load in one call each."""
 
 import os
+import shlex
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,6 +12,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from wcdas.data import HuggingFace, list_datasets
 from wcdas.data.dataset import Dataset
@@ -19,6 +22,7 @@ from wcdas.deploy.opening import open_data
 from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.heads import Head
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
@@ -34,6 +38,7 @@ from wcdas.recipes.settings import (
     data_options,
     read_layers,
 )
+from wcdas.report import report_on
 from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import (
     begin,
@@ -99,6 +104,7 @@ def train(
     workers: int | None = None,
     skip_bad: bool = False,
     callbacks: Sequence[str | Callback] = ("tensorboard",),
+    report: bool = True,
     console: Console | None = None,
 ) -> Run:
     """Train a classifier on long-tailed images, evaluate it, and leave everything in a folder.
@@ -116,6 +122,7 @@ def train(
         workers: processes that decode images; all cores but one without it.
         skip_bad: leave unreadable images out.
         callbacks: who follows the run: `Callback`s, or "tensorboard", "wandb", "mlflow".
+        report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     followers = create_callbacks(callbacks)
@@ -150,7 +157,8 @@ def train(
         path = Path(out) if out else next_folder(short(source), method, config.seed)
         check_free(path)
         folder = RunFolder(path)
-    _train(config, dataset, folder, device, workers, console, notes, followers, new=stored is None)
+    new = stored is None
+    _train(config, dataset, folder, device, workers, console, notes, followers, report, new=new)
     return Run(folder.path)
 
 
@@ -167,6 +175,7 @@ def sweep(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    report: bool = True,
     console: Console | None = None,
 ) -> Sweep:
     """Train methods with several seeds under one protocol and compare them in one table.
@@ -187,6 +196,7 @@ def sweep(
         workers: processes that decode images for a run; all cores but one, shared by the runs at
             work, without it.
         skip_bad: leave unreadable images out.
+        report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     check_parallel(parallel)
@@ -213,7 +223,7 @@ def sweep(
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
         followers = create_callbacks(["tensorboard"])
-        _train(config, dataset, run, device, workers, None, [], followers, False, interrupt)
+        _train(config, dataset, run, device, workers, None, [], followers, report, False, interrupt)
 
     _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
     run_sweep(
@@ -227,6 +237,7 @@ def sweep(
         workers=workers,
         console=console,
         notes=notes,
+        report=report,
     )
     return Sweep(folder.path)
 
@@ -257,6 +268,7 @@ def _train(
     console: Console | None,
     notes: list[str],
     callbacks: list[Callback],
+    report: bool,
     new: bool,
     interrupt: Interrupt | None = None,
 ) -> None:
@@ -277,7 +289,36 @@ def _train(
             trainer.followers.of(folder, table),
         ):
             trainer.run()
-            finish(trainer)
+            outputs = finish(trainer)
+        if report and outputs is not None:
+            with _busy(console, "writing the report"):
+                _report(folder, trainer.model.head, *outputs, dataset, console)
+
+
+def _report(
+    folder: RunFolder,
+    head: Head,
+    features: Tensor,
+    logits: Tensor,
+    dataset: Dataset,
+    console: Console | None,
+) -> None:
+    """The page of a run; the run is whole without it."""
+    try:
+        page = report_on(folder.path, head, features, logits, dataset)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        text = (
+            f"the report could not be written ({reason}), the run is whole; try again with: "
+            f"wcdas report {shlex.quote(str(folder.path))}"
+        )
+        if console is None:
+            warnings.warn(text, stacklevel=2)
+        else:
+            console.print(f"warning: {text}", highlight=False, markup=False)
+    else:
+        if console is not None:
+            console.print(f"report: {page}", highlight=False, markup=False)
 
 
 @contextmanager

@@ -59,6 +59,9 @@ Abstain = Annotated[
     typer.Option(metavar="P", help="Say “unsure” below this probability."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Write no page; `wcdas report` does it later.")
+]
 
 
 def _version(asked: bool) -> None:
@@ -134,6 +137,7 @@ def train(
             metavar="A,B", help="tensorboard, wandb, mlflow or none.  [default: tensorboard]"
         ),
     ] = None,
+    no_report: NoReport = False,
 ) -> None:
     """Train a classifier, evaluate it, and leave everything in a folder.
 
@@ -164,6 +168,7 @@ def train(
         workers=_workers(workers),
         skip_bad=skip_bad,
         callbacks=read_names(log or ["tensorboard"]),
+        report=not no_report,
         console=console,
     )
     if int(os.environ.get("RANK", "0")) == 0:
@@ -211,6 +216,7 @@ def sweep(
         ),
     ] = None,
     skip_bad: SkipBad = False,
+    no_report: NoReport = False,
 ) -> None:
     """Train every method with every seed under one protocol, and print one table.
 
@@ -241,6 +247,7 @@ def sweep(
         device=device,
         workers=None if workers is None else _workers(workers),
         skip_bad=skip_bad,
+        report=not no_report,
         console=console,
     )
     console.print(f"\n{done.table()}\n\n{done.path}")
@@ -440,6 +447,35 @@ def serve(
         device=device,
         announce=announce,
     )
+
+
+@app.command(short_help="Write the page of a run, or compare runs on one page.")
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Folders of finished runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Page and figures.  [default: the run's folder; of several, runs/report-N]",
+        ),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write report.html and figures/; of several runs, one page that compares them.
+
+    \b
+    Examples:
+      wcdas report runs/digits-lt-wcdas-s0-1 --open
+      wcdas report runs/digits-lt-softmax-s0-1 runs/digits-lt-wcdas-s0-1
+    """
+    from wcdas.report import write_report
+
+    console = _console()
+    with console.status("writing the report"):
+        page = write_report(*runs, out=out)
+    console.print(str(page))
+    if open_page:
+        typer.launch(str(page))
 
 
 @app.command(short_help="Write a dataset's features, to train on or to look at.")

@@ -18,7 +18,7 @@ def on_pixels(features: Path, tmp_path: Path) -> Pixels:
 
     def run(method: str, **settings: object) -> wcdas.Run:
         out = tmp_path / f"{method}-{len(list(tmp_path.iterdir()))}"
-        return wcdas.train(features, method, settings=settings, out=out, device="cpu")
+        return wcdas.train(features, method, settings=settings, out=out, device="cpu", report=False)
 
     return run
 
@@ -34,7 +34,9 @@ def on_digits(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., wcdas.R
             "backbone.name": "resnet8",
         }
         out = tmp_path_factory.mktemp(method) / "run"
-        return wcdas.train(method=method, settings=given | settings, out=out, device="cpu")
+        return wcdas.train(
+            method=method, settings=given | settings, out=out, device="cpu", report=False
+        )
 
     return run
 

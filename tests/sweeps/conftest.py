@@ -19,7 +19,7 @@ def sweep(features: Path) -> Callable[..., wcdas.Sweep]:
     """`wcdas.sweep` over the features, one epoch a stage."""
 
     def swept(*methods: str, seeds: int | None = None, **options: object) -> wcdas.Sweep:
-        options = {"settings": QUICK, "data": features, "device": "cpu"} | options
+        options = {"settings": QUICK, "data": features, "device": "cpu", "report": False} | options
         return wcdas.sweep(methods=methods or None, seeds=seeds, **options)
 
     return swept

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from wcdas.data import TAILED
 from wcdas.paper.claim import Setting
-from wcdas.paper.style import COLOURS, HATCHES
 from wcdas.paper.tables.protocols import STAND_IN, protocol
 from wcdas.paper.tables.training import run_folders, train
+from wcdas.report.style import COLOURS, HATCHES
 from wcdas.training.run_folder import RunFolder
 
 GROUPS = ("few", "medium", "many")

@@ -8,7 +8,7 @@ from torch.distributions import Categorical
 from wcdas.circular import Mixture, WrappedCauchy, WrappedNormal, least_square_error
 from wcdas.paper.circle import angles
 from wcdas.paper.claim import Claim, Finding, Setting, judge
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 KERNELS = (0.3, 0.5, 0.7, 0.85, 0.95)
 
@@ -28,7 +28,7 @@ def check(setting: Setting, concentrations: tuple[float, ...] = KERNELS) -> Find
         "(c), one kernel for each image; Section 3.1 says that (b) has one for the class."
     )
     figure = draw(
-        setting,
+        setting.figures,
         "figure-1",
         (9, 3.6),
         lambda f: _paint(f, rho, mixture.prob(angles(720)), normal, cauchy),

@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from wcdas.circular import WrappedCauchy, WrappedNormal, least_square_error
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
-from wcdas.paper.style import SEQUENTIAL, draw
+from wcdas.report.style import SEQUENTIAL, draw
 
 VALUES = torch.arange(1, 10, dtype=torch.float64) / 10
 TERMS = 100
@@ -55,7 +55,10 @@ def check(setting: Setting, rule: Rule = printed_rule, terms: int = TERMS) -> Fi
     )
     nearly = int(wrong.sum()) <= 8 and changed == 0
     figure = draw(
-        setting, "figure-2", (11, 3.7), lambda f: _paint(f, terms, cauchy, normal, prefers_cauchy)
+        setting.figures,
+        "figure-2",
+        (11, 3.7),
+        lambda f: _paint(f, terms, cauchy, normal, prefers_cauchy),
     )
     return Finding(
         judge(not wrong.any() and changed == 0, nearly),

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from wcdas.circular import WrappedCauchy
 from wcdas.paper.claim import Claim, Finding, Setting, judge
-from wcdas.paper.style import COLOURS, DIVERGING, draw
+from wcdas.report.style import COLOURS, DIVERGING, draw
 
 CONCENTRATIONS = (0.2, 0.4, 0.6, 0.8)
 DEGREES = (0.0, 15.0, 30.0, 60.0, 120.0)
@@ -41,7 +41,7 @@ def check(setting: Setting, near: float = 1.0, far: float = 90.0) -> Finding:
         "gradient at 0° and ρ = 0.9": float(at_zero[-1]),
         "largest |gradient| on cos θ = 2ρ/(1 + ρ²)": boundary,
     }
-    figure = draw(setting, "figure-3", (11, 3.6), _paint)
+    figure = draw(setting.figures, "figure-3", (11, 3.6), _paint)
     return Finding(judge(signs and grows and boundary < 1e-10), sentence, numbers, (figure,))
 
 

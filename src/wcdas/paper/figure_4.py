@@ -20,7 +20,7 @@ from wcdas.paper.concentrations import (
     told,
     trained,
 )
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 SHARES = (10 / 90, 40 / 90, 1.0)  # of the epochs: the paper's 10th, 40th and 90th
 
@@ -49,7 +49,7 @@ def check(setting: Setting, places: tuple[Place, ...] = (IMAGENET, CIFAR_100, DI
         verdict if place.is_of_the_paper else Verdict.NEEDS_DATA,
         f"On {place.name}, {sentence}{rest}",
         {f"ρ of {g}, {when}": v for when, groups in bars_shown.items() for g, v in groups.items()},
-        (draw(setting, "figure-4", (7, 3.6), paint),),
+        (draw(setting.figures, "figure-4", (7, 3.6), paint),),
     )
 
 

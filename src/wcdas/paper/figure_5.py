@@ -19,7 +19,7 @@ from wcdas.paper.concentrations import (
     told,
     trained,
 )
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 PLACES = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, MILDER_DIGITS)
 
@@ -46,7 +46,7 @@ def check(setting: Setting, places: tuple[Place, ...] = PLACES) -> Finding:
         judged({place: groups for place, groups in ends.items() if place.is_of_the_paper}),
         f"{sentence}.{rest}",
         {f"ρ of {g}, {place.name}": v for place, groups in ends.items() for g, v in groups.items()},
-        (draw(setting, "figure-5", (max(6.0, 1.9 * len(ends)), 3.6), paint),),
+        (draw(setting.figures, "figure-5", (max(6.0, 1.9 * len(ends)), 3.6), paint),),
     )
 
 

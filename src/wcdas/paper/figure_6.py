@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from wcdas.paper.claim import Claim, Finding, Setting, judge
 from wcdas.paper.margin import Array, largest_slope, slope, smallest_slope, threshold
-from wcdas.paper.style import COLOURS, draw
+from wcdas.report.style import COLOURS, draw
 
 PAIRS = {"15° and 30°": (15.0, 30.0), "30° and 90°": (30.0, 90.0)}
 
@@ -34,7 +34,7 @@ def check(setting: Setting, pair: tuple[float, float] = PAIRS["30° and 90°"]) 
         "ρ of the pair's largest slope": peak,
         "the pair's largest slope": float(of_pair.max()),
     }
-    figure = draw(setting, "figure-6", (6, 4), _paint)
+    figure = draw(setting.figures, "figure-6", (6, 4), _paint)
     return Finding(judge(curve_grows and pair_grows, curve_grows), sentence, numbers, (figure,))
 
 

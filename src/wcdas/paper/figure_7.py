@@ -16,7 +16,7 @@ from wcdas.paper.concentrations import (
     tail_is_larger,
     trained,
 )
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 SIMILAR = 0.05
@@ -49,7 +49,7 @@ def check(
         verdict if place.is_of_the_paper else Verdict.NEEDS_DATA,
         f"On {place.name}, {sentence}{rest}",
         {f"ρ of {g}, start {s:g}": v for s, groups in ends.items() for g, v in groups.items()},
-        (draw(setting, "figure-7", (7, 3.8), paint),),
+        (draw(setting.figures, "figure-7", (7, 3.8), paint),),
     )
 
 

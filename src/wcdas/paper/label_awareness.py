@@ -26,7 +26,7 @@ from wcdas.paper.concentrations import (
     not_measured,
     trained,
 )
-from wcdas.paper.style import COLOURS, MARKERS, draw
+from wcdas.report.style import COLOURS, MARKERS, draw
 from wcdas.training.run_folder import RunFolder
 
 LEVEL = 0.05
@@ -97,7 +97,14 @@ def check(
         f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
         f"{images}.){rest}",
         {f"{name}, {stage}": of[stage].value for name, of in correlations.items() for stage in of},
-        (draw(setting, "label-awareness", (10, 4.4), lambda f: _paint(f, runs, correlations)),),
+        (
+            draw(
+                setting.figures,
+                "label-awareness",
+                (10, 4.4),
+                lambda f: _paint(f, runs, correlations),
+            ),
+        ),
         (_table(correlations, images),),
     )
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from wcdas.paper.claim import Table
 from wcdas.paper.margin import largest_slope, safe_angle, slope, smallest_slope, threshold
-from wcdas.paper.style import COLOURS, LINES
+from wcdas.report.style import COLOURS, LINES
 
 SHOWN = (0.45, 0.6, 0.8, 0.95)
 

@@ -16,7 +16,7 @@ from wcdas.circular import WrappedNormal
 from wcdas.paper.circle import angles, integral
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
 from wcdas.paper.identity import TOLERANCE_TEXT, identity
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 KERNELS = (0.2, 0.5, 0.8, 0.9)
 SPREADS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -81,7 +81,7 @@ def check(setting: Setting, centre: float = 0.0) -> Finding:
         judge(order > 1.9 and errors[0.01] < 0.01),
         sentence,
         numbers,
-        (draw(setting, "theorem-1", (6, 4), _paint),),
+        (draw(setting.figures, "theorem-1", (6, 4), _paint),),
         (
             Table(
                 "Relative error of the density by the spread σ of the centres (radians)",

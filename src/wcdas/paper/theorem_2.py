@@ -14,8 +14,8 @@ from wcdas.circular import WrappedCauchy, WrappedNormal, least_square_error
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
 from wcdas.paper.equations.mean_of_roots import TERMS, roots
 from wcdas.paper.families import Family, spelled
-from wcdas.paper.style import COLOURS, MARKERS, draw
 from wcdas.paper.theorem_3 import uniform_moments
+from wcdas.report.style import COLOURS, MARKERS, draw
 
 Pairing = dict[Family, int]
 MAIN_TEXT: Pairing = {WrappedNormal: 1, WrappedCauchy: 2}
@@ -90,7 +90,7 @@ def check(setting: Setting, pairing: Pairing = MAIN_TEXT) -> Finding:
         judge(right, own_swapped < 1e-10 and min(ranks_swapped.values()) > 0.5),
         sentence,
         numbers,
-        (draw(setting, "theorem-2", (9, 4), _paint),),
+        (draw(setting.figures, "theorem-2", (9, 4), _paint),),
         (_table(), _best_and_mean()),
     )
 

@@ -10,7 +10,7 @@ from wcdas.circular import WrappedCauchy
 from wcdas.paper.claim import Claim, Finding, Setting, judge
 from wcdas.paper.margin import PRINTED_THRESHOLD, Array, slope, smallest_slope, threshold
 from wcdas.paper.margin_region import paint_region, region_table
-from wcdas.paper.style import draw
+from wcdas.report.style import draw
 
 CONCENTRATIONS = (0.4234, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 INATURALIST_SCALE = 250.0
@@ -62,7 +62,7 @@ def check(
         judge(any_pair and abs(root - PRINTED_THRESHOLD) < 5e-6),
         found + ("" if any_pair else example) + rest,
         numbers,
-        (draw(setting, "theorem-4", (9, 4), paint_region),),
+        (draw(setting.figures, "theorem-4", (9, 4), paint_region),),
         (region_table(concentrations),),
     )
 

@@ -95,9 +95,10 @@ def side_by_side(
         _stop(at_work, signal.SIGTERM)
 
 
-def train_command(folder: Path, device: str, workers: int) -> list[str]:
+def train_command(folder: Path, device: str, workers: int, report: bool) -> list[str]:
     """The command that does a run whose folder says what it is."""
     options = ["--out", str(folder), "--resume", "--device", device, "--workers", str(workers)]
+    options += [] if report else ["--no-report"]
     return [sys.executable, "-m", "wcdas.cli", "train", *options]
 
 

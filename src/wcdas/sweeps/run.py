@@ -41,6 +41,7 @@ def run_sweep(
     workers: int,
     console: Console | None,
     notes: list[str],
+    report: bool = True,
 ) -> None:
     """Do the runs that are not finished, and keep the table up to date.
 
@@ -55,6 +56,7 @@ def run_sweep(
         workers: of each of them.
         console: where progress is shown; None is silent.
         notes: what was decided about the data.
+        report: whether processes of their own write a page for each run.
     """
     of_run = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: _epochs(config) for run, config in of_run.items()}
@@ -82,7 +84,7 @@ def run_sweep(
             work = side_by_side(
                 waiting,
                 parallel,
-                lambda run: train_command(begin(run).path, device, workers),
+                lambda run: train_command(begin(run).path, device, workers, report),
                 threads,
                 claim,
             )

@@ -4,6 +4,7 @@ import platform
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import wcdas
 from wcdas.data.dataset import Dataset
@@ -30,14 +31,18 @@ def run_table(config: Config, method: Method, dataset: Dataset) -> dict[str, Any
     return as_table(config) | {"info": info}
 
 
-def finish(trainer: Trainer) -> None:
-    """Fit the temperature, measure the last epoch, write the model."""
+def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
+    """Fit the temperature, measure the last epoch, write the model.
+
+    The main process gets the features and calibrated logits of the test samples.
+    """
     config, dataset = trainer.config, trainer.dataset
     held_out = trainer.held_out_logits()
     temperature = fit_temperature(*held_out, LOWEST_TEMPERATURE) if len(held_out[1]) else 1.0
-    logits = trainer.logits(dataset.test) / temperature
+    features, logits = trainer.predict(dataset.test)
+    logits = logits / temperature
     if not trainer.ranks.is_main:
-        return
+        return None
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
     info = ModelInfo(
@@ -60,3 +65,4 @@ def finish(trainer: Trainer) -> None:
     save_model(trainer.folder.model, trainer.model, info)
     facts = {"method": config.method, "dataset": dataset.name, "temperature": temperature}
     trainer.folder.write_metrics(facts | metrics)
+    return features, logits

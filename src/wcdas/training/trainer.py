@@ -100,9 +100,10 @@ class Trainer:
 
     def logits(self, split: Split) -> Tensor:
         """The logits of every sample of a split, in its order, on the CPU."""
-        return self._predict(split)[1]
+        return self.predict(split)[1]
 
-    def _predict(self, split: Split) -> tuple[Tensor, Tensor]:
+    def predict(self, split: Split) -> tuple[Tensor, Tensor]:
+        """(features, logits) of every sample of a split, in its order, on the CPU."""
         if len(split) == 0:
             return torch.zeros(0, self.model.head.in_features), torch.zeros(
                 0, self.dataset.num_classes
@@ -122,7 +123,7 @@ class Trainer:
     def features(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Features and labels of training images as they are, without augmentation."""
         split = self.dataset.train.subset(indices)
-        return self._predict(split)[0], split.labels
+        return self.predict(split)[0], split.labels
 
     def _prepare_for_gpu(self) -> None:
         """The kernels where there are some; convolutions of others want the channels last."""

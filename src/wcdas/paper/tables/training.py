@@ -124,6 +124,7 @@ def _do(job: Job) -> str | None:
             out=job.folder,
             resume=begun,
             device=job.device,
+            report=False,
         )
     except InputError as error:
         if protocol.data == STAND_IN:  # which needs nothing that could be missing

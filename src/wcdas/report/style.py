@@ -8,8 +8,6 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from wcdas.paper.claim import Setting
-
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#000000", "#D55E00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
@@ -37,14 +35,15 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(
-    setting: Setting, name: str, size: tuple[float, float], paint: Callable[[Figure], None]
+    folder: Path, name: str, size: tuple[float, float], paint: Callable[[Figure], None]
 ) -> Path:
     """Paint a figure of `size` inches; leaves name.svg and name.png, and returns the first."""
-    setting.figures.mkdir(parents=True, exist_ok=True)
-    path = setting.figures / f"{name}.svg"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.svg"
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
         figure.savefig(path, metadata={"Date": None})
-        figure.savefig(path.with_suffix(".png"))
+        figure.set_layout_engine("none")  # it is laid out
+        figure.savefig(path.with_suffix(".png"), pil_kwargs={"compress_level": 3})
     return path

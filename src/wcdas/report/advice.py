@@ -1,0 +1,237 @@
+"""What to try next: each rule looks at a few measured numbers, and says which."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from wcdas.evaluation.table import percent
+from wcdas.report.charts import counted
+from wcdas.report.facts import Facts
+from wcdas.report.results import signed
+
+NEAR_ZERO = 0.10
+LARGE_GAP = 0.20
+LARGE_ERROR = 0.05
+MISCALIBRATED = 0.08
+FITTED, BARELY_FITTED = 0.99, 0.90
+NOT_GENERALISED = 0.70
+STILL_FALLING = 0.05
+HEAD_LOSS = 0.05
+MOST_OF_A_CLASS, ENOUGH_IMAGES = 0.5, 5
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do, the numbers that speak for it, and the command if there is one."""
+
+    what: str
+    why: str
+    command: str = ""
+
+
+Rule = Callable[[Facts], Advice | None]
+
+
+def tail_not_learnt(f: Facts) -> Advice | None:
+    if f.few is None or f.few >= NEAR_ZERO or f.prior_in_loss:
+        return None
+    return Advice(
+        "Put the class prior in the loss.",
+        f"The few-shot classes are at {percent(f.few)} %, and no stage corrects for their rarity "
+        "in its loss.",
+        f"wcdas train {f.data} --method wcdas-prior --seed {f.seed}",
+    )
+
+
+def tail_not_learnt_with_prior(f: Facts) -> Advice | None:
+    if f.few is None or f.few >= NEAR_ZERO or not f.prior_in_loss or f.pretrained:
+        return None
+    return Advice(
+        "Start from pretrained weights, or add pictures of the smallest classes.",
+        f"The few-shot classes are at {percent(f.few)} % although the class prior is in the loss: "
+        "there is too little to learn them from.",
+        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
+        "--set backbone.weights=pretrained",
+    )
+
+
+def logits_of_the_training_mix(f: Facts) -> Advice | None:
+    if f.prior != "train" or f.many is None or f.few is None or f.many - f.few < LARGE_GAP:
+        return None
+    return Advice(
+        "Predict as if all classes were equally frequent; that needs no training.",
+        f"The model expects the class mix it was trained on: many {percent(f.many)} %, few "
+        f"{percent(f.few)} %.",
+        f"wcdas evaluate {f.run} --prior uniform",
+    )
+
+
+def classes_never_predicted(f: Facts) -> Advice | None:
+    if not f.never_predicted or (f.few is not None and f.few < NEAR_ZERO):
+        return None
+    return Advice(
+        "Look at the classes at 0 % in the table, and give them more pictures.",
+        f"{counted(f.never_predicted, 'class is', 'classes are')} never predicted.",
+    )
+
+
+def baseline_missing(f: Facts) -> Advice | None:
+    if f.baseline is not None or f.method == "softmax":
+        return None
+    return Advice(
+        "Train the linear softmax baseline, then build this page again.",
+        "There is nothing to compare with: no finished softmax run on the same data beside this "
+        "one.",
+        f"wcdas train {f.data} --method softmax --seed {f.seed} && wcdas report {f.run}",
+    )
+
+
+def within_noise(f: Facts) -> Advice | None:
+    difference = _difference(f)
+    if difference is None or f.headline_error is None or abs(difference) > 2 * f.headline_error:
+        return None
+    return Advice(
+        "Compare over several seeds before believing the difference.",
+        f"{f.method} and softmax differ by {signed(100 * difference)} points, and the test "
+        f"set alone leaves ± {100 * f.headline_error:.1f} on each.",
+        f"wcdas sweep {f.data} --methods softmax,{f.method} --seeds 3",
+    )
+
+
+def worse_than_baseline(f: Facts) -> Advice | None:
+    difference = _difference(f)
+    if difference is None or f.headline_error is None or difference >= -2 * f.headline_error:
+        return None
+    return Advice(
+        "Try other methods; this one does worse than plain softmax here.",
+        f"{f.method} is {-100 * difference:.1f} points below the baseline, more than the test "
+        "set's noise.",
+        f"wcdas sweep {f.data} --methods softmax,wcdas,wcdas-prior,balms --seeds 3",
+    )
+
+
+def head_paid_for_the_tail(f: Facts) -> Advice | None:
+    before = f.baseline
+    if before is None or f.prior == "none":
+        return None
+    many, few = before["many"], before["few"]
+    if many is None or few is None or f.many is None or f.few is None:
+        return None
+    if many - f.many < HEAD_LOSS or f.few <= few:
+        return None
+    return Advice(
+        "If the pictures to come are mixed like the training ones, predict for that mix.",
+        f"Against softmax the tail gained {100 * (f.few - few):.1f} points and the many-shot "
+        f"classes paid {100 * (many - f.many):.1f}.",
+        f"wcdas evaluate {f.run} --prior train",
+    )
+
+
+def probabilities_are_off(f: Facts) -> Advice | None:
+    if f.ece is None or f.ece < MISCALIBRATED or f.confidence is None or f.top1 is None:
+        return None
+    lean = "too sure" if f.confidence > f.top1 else "not sure enough"
+    why = (
+        f"The probabilities are off by {percent(f.ece)} % on average, and on the whole {lean}: "
+        f"{percent(f.confidence)} % sure, {percent(f.top1)} % right."
+    )
+    if f.holdout == 0:
+        return Advice(
+            "Hold images out to fit a temperature.",
+            f"{why} No images were held out for it.",
+            f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
+            "--set calibration.holdout=0.05",
+        )
+    return Advice(
+        "Do not take the probabilities at their word; smooth the labels of the last stage.",
+        f"{why} A temperature was fitted, but on images of the larger classes.",
+        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
+        f"--set stages.{f.last_stage}.label_smoothing=0.1",
+    )
+
+
+def still_learning(f: Facts) -> Advice | None:
+    if f.late_fall is None or f.late_fall < STILL_FALLING:
+        return None
+    if f.train_accuracy is None or f.train_accuracy > BARELY_FITTED:
+        return None
+    return Advice(
+        "Train longer.",
+        f"In the last tenth of the first stage the loss still fell by {percent(f.late_fall)} %, "
+        f"and the training images are at {percent(f.train_accuracy)} %.",
+        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
+        f"--set stages.{f.first_stage}.epochs={2 * f.epochs}",
+    )
+
+
+def learnt_by_heart(f: Facts) -> Advice | None:
+    if f.train_accuracy is None or f.headline is None:
+        return None
+    if f.train_accuracy < FITTED or f.headline > NOT_GENERALISED:
+        return None
+    return Advice(
+        "Mix or augment the training images more.",
+        f"The training images are at {percent(f.train_accuracy)} %, the test images at "
+        f"{percent(f.headline)} %: they were learnt by heart.",
+        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
+        f"--set stages.{f.first_stage}.mixup=0.4",
+    )
+
+
+def one_confusion(f: Facts) -> Advice | None:
+    pair = f.confusion
+    if pair is None or pair.images < ENOUGH_IMAGES or pair.images < MOST_OF_A_CLASS * pair.of:
+        return None
+    return Advice(
+        f"Look at the pictures of {pair.true} and {pair.predicted}: are the labels right, and can "
+        "a person tell them apart?",
+        f"{pair.images} of {pair.of} test images of {pair.true} are taken for {pair.predicted}.",
+    )
+
+
+def classes_not_tested(f: Facts) -> Advice | None:
+    if not f.untested:
+        return None
+    has = counted(f.untested, "class has", "classes have")
+    return Advice(
+        "Put pictures of every class in the test set.",
+        f"{has} no test images, of {f.classes:,}: nothing is known of how well they are "
+        "recognised.",
+    )
+
+
+def few_measured_on_little(f: Facts) -> Advice | None:
+    if f.few_error is None or f.few_error < LARGE_ERROR:
+        return None
+    return Advice(
+        "Measure the tail on more test images, or over several seeds.",
+        f"The few-shot classes have so few test images that their {percent(f.few)} % are "
+        f"± {100 * f.few_error:.1f} points.",
+        f"wcdas sweep {f.data} --methods {f.method} --seeds 3",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    tail_not_learnt,
+    tail_not_learnt_with_prior,
+    logits_of_the_training_mix,
+    worse_than_baseline,
+    within_noise,
+    head_paid_for_the_tail,
+    learnt_by_heart,
+    still_learning,
+    probabilities_are_off,
+    one_confusion,
+    classes_never_predicted,
+    few_measured_on_little,
+    classes_not_tested,
+    baseline_missing,
+)
+
+
+def advise(facts: Facts) -> list[Advice]:
+    return [advice for rule in RULES if (advice := rule(facts)) is not None]
+
+
+def _difference(f: Facts) -> float | None:
+    before = None if f.baseline is None else f.baseline["headline"]
+    return None if before is None or f.headline is None else f.headline - before

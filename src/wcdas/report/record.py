@@ -1,0 +1,110 @@
+"""All that a page is made of: the files of a finished run."""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wcdas.data.profile import LongTailSummary, groups, summary
+from wcdas.errors import InputError
+from wcdas.report.measure import FORMAT
+from wcdas.training.checkpoint import write_synced
+from wcdas.training.run_folder import RunFolder
+
+GROUPS = ("many", "medium", "few")
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A finished run as its files tell it."""
+
+    folder: Path
+    run: dict[str, Any]
+    log: list[dict[str, Any]]
+    metrics: dict[str, Any]
+    measured: dict[str, Any]
+
+    @property
+    def method(self) -> str:
+        return str(self.metrics["method"])
+
+    @property
+    def data(self) -> str:
+        return str(self.metrics["dataset"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.run["seed"])
+
+    @property
+    def headline(self) -> float | None:
+        value: float | None = self.metrics[self.metrics["headline"]]
+        return value
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        return [str(row["class"]) for row in self.metrics["per_class"]]
+
+    @cached_property
+    def class_counts(self) -> list[int]:
+        return [row["train_images"] for row in self.metrics["per_class"]]
+
+    @cached_property
+    def class_groups(self) -> list[str]:
+        """Of every class: many, medium or few."""
+        masks = groups(torch.tensor(self.class_counts))
+        return [next(g for g in GROUPS if masks[g][i]) for i in range(len(self.class_counts))]
+
+    @cached_property
+    def accuracy(self) -> list[float | None]:
+        return [row["accuracy"] for row in self.metrics["per_class"]]
+
+    @cached_property
+    def tail(self) -> LongTailSummary:
+        return summary(torch.tensor(self.class_counts))
+
+    def standard_error(self, group: str | None = None) -> float | None:
+        """Of a group's accuracy, or of the headline, from the numbers of test images alone.
+
+        p(1 − p) is taken to be the same in every class, √(p(1 − p)·Σ 1/n_c)/C, and p as if two
+        more images had been seen, one recognised: none or all of few images prove little.
+        """
+        p = self.headline if group is None else self.metrics[group]
+        rows = zip(self.class_groups, self.metrics["per_class"], strict=True)
+        tested = [row["test_images"] for of, row in rows if group in (None, of)]
+        inverse = [1 / n for n in tested if n]
+        if p is None:
+            return None
+        p = (p * sum(tested) + 1) / (sum(tested) + 2)
+        return math.sqrt(p * (1 - p) * sum(inverse)) / len(inverse)
+
+
+def report_file(folder: Path) -> Path:
+    return folder / "report.json"
+
+
+def write_measured(folder: Path, measured: dict[str, Any]) -> None:
+    data = json.dumps(measured, separators=(",", ":"))
+    write_synced(report_file(folder), f"{data}\n".encode())
+
+
+def read_record(folder: Path) -> Record | None:
+    """The run in a folder; None where it was not measured for a page."""
+    files = RunFolder(folder)
+    run = files.read_run()
+    metrics = files.read_metrics()
+    try:
+        measured = json.loads(report_file(folder).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise InputError(
+            f"{report_file(folder)} is damaged; delete it and call wcdas report {folder} again"
+        ) from None
+    if measured.get("format") != FORMAT:
+        return None
+    return Record(folder, run, files.read_log(), metrics, measured)

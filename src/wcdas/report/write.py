@@ -1,0 +1,84 @@
+"""From finished runs to pages."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from wcdas.data.dataset import Dataset
+from wcdas.deploy import load
+from wcdas.deploy.model import Source
+from wcdas.deploy.splits import dataset_for, run_split
+from wcdas.errors import InputError
+from wcdas.heads import Head
+from wcdas.report.baseline import find_baseline
+from wcdas.report.charts import run_charts
+from wcdas.report.measure import measure
+from wcdas.report.page import write_page
+from wcdas.report.record import Record, read_record, write_measured
+from wcdas.training.run_folder import RunFolder
+
+PAGE, FIGURES = "report.html", "figures"
+
+
+def report_on(folder: Path, head: Head, features: Tensor, logits: Tensor, dataset: Dataset) -> Path:
+    """At the end of a run: measure its test outputs once, and write its page and figures."""
+    metrics = RunFolder(folder).read_metrics()
+    write_measured(folder, measure(head, features, logits, dataset, metrics))
+    return write_report(folder)
+
+
+def write_report(*runs: Source, out: str | Path | None = None) -> Path:
+    """Write report.html and figures/ for a run, or one page that compares several.
+
+    No data is needed, but for a run that was never measured for a page.
+
+    Args:
+        runs: runs or their folders.
+        out: the folder for page and figures; the run's own, for several `runs/report-<n>`.
+    """
+    folders = list(dict.fromkeys(Path(run) for run in runs))
+    if not folders:
+        raise InputError("no run was named; expected one folder or several")
+    records = [_record(folder) for folder in folders]
+    if len(records) > 1:
+        from wcdas.report.comparison import write_comparison
+
+        return write_comparison(Path(out) if out else _next_folder(), records)
+    return _write_run(Path(out) if out else folders[0], records[0])
+
+
+def _write_run(place: Path, record: Record) -> Path:
+    from wcdas.report.figures import write_figures  # slow to import
+
+    charts = run_charts(record)
+    write_figures(charts.values(), place / FIGURES)
+    write_page(place / PAGE, record, find_baseline(record), charts)
+    return place / PAGE
+
+
+def _record(folder: Path) -> Record:
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder; expected a run's folder, such as runs/NAME")
+    record = read_record(folder)
+    if record is None:
+        write_measured(folder, _measured_again(folder))
+        record = read_record(folder)
+    assert record is not None
+    return record
+
+
+def _measured_again(folder: Path) -> dict[str, Any]:
+    """For a run without report.json, from its model and its data."""
+    model = load(folder)
+    dataset = dataset_for(model, folder, None, {})
+    features, logits = run_split(model, dataset.test, workers=0)
+    metrics = RunFolder(folder).read_metrics()
+    return measure(model.classifier.head, features, model.calibrated(logits), dataset, metrics)
+
+
+def _next_folder() -> Path:
+    n = 1
+    while (path := Path("runs") / f"report-{n}").exists():
+        n += 1
+    return path

@@ -1,0 +1,179 @@
+"""Pages are written at the end of a run, again without its data, and never at its cost."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+import wcdas
+from wcdas import cli
+from wcdas.errors import InputError
+from wcdas.report import write_report
+from wcdas.report.record import read_record
+
+ONE_EPOCH = {"epochs": 1}
+
+
+@pytest.fixture
+def copy(digits_run, tmp_path):
+    return shutil.copytree(digits_run.path, tmp_path / "copy")
+
+
+def test_a_run_leaves_page_figures_and_numbers(digits_run):
+    page = (digits_run.path / "report.html").read_text("utf-8")
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    figures = digits_run.path / "figures"
+    assert {p.stem for p in figures.glob("*.svg")} == set(data["charts"])
+    assert {p.stem for p in figures.glob("*.png")} == set(data["charts"])
+    assert set(data["charts"]) == {
+        "accuracy", "rho", "angles", "learning", "loss", "rho-training", "reliability", "map",
+        "tail",
+    }  # fmt: skip
+    for path in figures.glob("*.png"):
+        assert Image.open(path).size == (1280, 800)
+    for path in figures.glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_the_page_is_built_again_without_data(odd_run, tmp_path):
+    copy = shutil.copytree(odd_run.path, tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    (copy / "metrics.json").replace(copy / "kept")
+    with pytest.raises(InputError, match="is not finished"):
+        write_report(copy)
+    (copy / "kept").replace(copy / "metrics.json")
+    (copy / "report.html").unlink()
+    assert write_report(copy) == copy / "report.html"
+    before = (odd_run.path / "report.html").read_text("utf-8")
+    text = (copy / "report.html").read_text("utf-8")
+    assert text.split('id="data">')[1] == before.split('id="data">')[1]
+
+
+def test_a_run_without_its_numbers_is_measured_again(digits_run, copy):
+    before = json.loads((copy / "report.json").read_text())
+    (copy / "report.json").unlink()
+    write_report(copy)
+    again = json.loads((copy / "report.json").read_text())
+    for key in ("rho", "angles", "reliability", "confusions"):
+        assert again[key] == before[key]
+
+
+def test_numbers_of_another_format_are_measured_again(copy):
+    (copy / "report.json").write_text('{"format": 0}')
+    write_report(copy)
+    assert read_record(copy) is not None
+
+
+def test_damaged_numbers_are_refused_in_one_line(copy):
+    (copy / "report.json").write_text('{"format"')
+    with pytest.raises(InputError, match=r"report\.json is damaged; delete it"):
+        write_report(copy)
+
+
+def test_the_baseline_is_found_beside_the_run(odd_run, odd_softmax):
+    page = write_report(odd_run).read_text("utf-8")
+    assert "softmax (linear)" in page
+    assert f"The baseline is {odd_softmax.path.name}, seed 0." in page
+    assert f"{100 * odd_softmax.metrics['medium']:.1f}" in page
+    assert "softmax (linear)" not in (odd_softmax.path / "report.html").read_text("utf-8")
+
+
+def test_a_baseline_on_other_data_is_none(digits_run, odd_softmax, tmp_path):
+    run = shutil.copytree(digits_run.path, tmp_path / "run")
+    shutil.copytree(odd_softmax.path, tmp_path / "softmax")
+    assert "softmax (linear)" not in write_report(run).read_text("utf-8")
+
+
+def test_features_have_no_pictures(features, tmp_path):
+    run = wcdas.train(features, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu")
+    page = (run.path / "report.html").read_text("utf-8")
+    assert "<img" not in page.split("<script>")[0]
+    assert "Samples: " in page
+
+
+def test_a_run_of_experts(features, tmp_path):
+    run = wcdas.train(
+        features, "ride-wcdas", settings={"epochs": 2}, out=tmp_path / "r", device="cpu"
+    )
+    assert len(read_record(run.path).measured["rho"]) == 10
+
+
+def test_a_report_that_fails_does_not_cost_the_run(tmp_path, monkeypatch):
+    def fail(*given):
+        raise ZeroDivisionError("drawn\nbadly")
+
+    monkeypatch.setattr("wcdas.api.report_on", fail)
+    console = Console(record=True, width=500)
+    out = tmp_path / "a run"
+    run = wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", console=console)
+    assert run.metrics["test_images"] == 500
+    told = [line for line in console.export_text().splitlines() if "the report" in line]
+    assert told == [
+        "warning: the report could not be written (drawn badly), the run is whole; try again "
+        f"with: wcdas report '{out}'"
+    ]
+    monkeypatch.undo()
+    assert write_report(run).exists()
+
+
+def test_without_a_report(tmp_path):
+    run = wcdas.train(settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", report=False)
+    assert not any((run.path / name).exists() for name in ("report.html", "report.json", "figures"))
+    assert write_report(run) == run.path / "report.html"
+
+
+def test_several_runs_on_one_page(odd_run, odd_softmax, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = write_report(odd_softmax, odd_run)
+    assert page == Path("runs/report-1/report.html")
+    text = page.read_text("utf-8")
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    titles = [column["title"] for column in data["table"]["columns"]]
+    assert titles[-3:] == ["softmax %", "wcdas %", "wcdas − softmax"]
+    one, other, change = (column["values"] for column in data["table"]["columns"][-3:])
+    for a, b, c in zip(one, other, change, strict=True):
+        assert c is None if a is None else c == pytest.approx(b - a, abs=0.01)
+    assert "head.name" in text
+    assert {p.stem for p in Path("runs/report-1/figures").glob("*.png")} == set(data["charts"])
+    assert write_report(odd_softmax, odd_run) == Path("runs/report-2/report.html")
+
+
+def test_runs_on_other_classes_are_compared_by_group(odd_run, digits_run, tmp_path):
+    text = write_report(odd_run, digits_run, out=tmp_path / "both").read_text("utf-8")
+    assert "The runs are not on the same data" in text
+    assert "so none are compared" in text
+
+
+def test_runs_of_one_method_are_told_apart(digits_run, copy, tmp_path):
+    text = write_report(digits_run, copy, out=tmp_path / "both").read_text("utf-8")
+    assert f"<title>digits-lt: {digits_run.path.name}, copy</title>" in text
+    assert "Nothing: the settings are the same." in text
+
+
+def test_the_command(digits_run, copy, tmp_path, capsys):
+    (copy / "report.html").unlink()
+    assert cli._run(["report", str(copy)]) == 0
+    assert capsys.readouterr().out.strip() == str(copy / "report.html")
+    both = tmp_path / "both"
+    assert cli._run(["report", str(digits_run.path), str(copy), "--out", str(both)]) == 0
+    assert (both / "report.html").exists()
+
+
+def test_bad_input_is_one_line(digits_run, odd_run, copy, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    cases = {
+        "is no folder": ["nowhere"],
+        "holds no run": [tmp_path / "empty"],
+        "choose another with --out": [digits_run.path, odd_run.path, "--out", copy],
+    }
+    for words, given in cases.items():
+        assert cli._run(["report", *map(str, given)]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+    with pytest.raises(InputError, match="11 runs were named"):
+        write_report(*[shutil.copytree(copy, tmp_path / f"c{i}") for i in range(11)])
