@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def named(page: Path) -> str:
 
 @pytest.fixture(scope="session")
 def reader(pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a reader has: pictures in folders, a list of them, and a run on the first folder."""
+    """What a reader has: pictures in folders, a list of them, and two runs on the first folder."""
     home = tmp_path_factory.mktemp("reader")
     pictures(home / "pictures", china=12, flower=8, roof=4)
     pictures(home / "other-pictures", china=3, flower=3)
@@ -87,6 +88,7 @@ def reader(pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     wcdas.train(
         home / "pictures", "softmax", settings={"epochs": 1}, out=home / "RUN", device="cpu"
     )
+    shutil.copytree(home / "RUN", home / "OTHER_RUN")
     return home
 
 

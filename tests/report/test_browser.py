@@ -174,12 +174,10 @@ def test_the_numbers_of_a_chart_as_a_table(page, digits_run):
     expect(details.locator("tbody tr")).to_have_count(15 + 2)
 
 
-def test_8142_classes_open_within_three_seconds(page, many_classes):
+def test_8142_classes_open(page, many_classes):
     file = many_classes / "report.html"
     assert file.stat().st_size < 20e6
     page.goto(file.as_uri(), timeout=3_000)
-    seconds = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") / 1000
-    assert 0 < seconds < 3
     expect(page.locator("[data-table] [role=status]")).to_have_text("8,142 of 8,142 classes")
     page.get_by_role("button", name="Next", exact=True).click()
     expect(page.locator(".pages span")).to_have_text("page 2 of 163")

@@ -44,6 +44,7 @@ class Answer:
 
     @property
     def status(self) -> str:
+        """ok, unsure or unreadable."""
         return "unreadable" if self.error is not None else "unsure" if self.unsure else "ok"
 
     @property
