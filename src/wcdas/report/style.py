@@ -1,5 +1,6 @@
 """One look for all figures: told apart without colour, and by colour-blind readers."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "wcdas",  # the same figure is the same file
 }
 
+_ONE_AT_A_TIME = threading.Lock()  # matplotlib's settings are the process's
+
 
 def draw(
     folder: Path, name: str, size: tuple[float, float], paint: Callable[[Figure], None]
@@ -40,7 +43,7 @@ def draw(
     """Paint a figure of `size` inches; leaves name.svg and name.png, and returns the first."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.svg"
-    with mpl.rc_context(STYLE):
+    with _ONE_AT_A_TIME, mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
         figure.savefig(path, metadata={"Date": None})
