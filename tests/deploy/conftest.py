@@ -42,6 +42,7 @@ def odd_run(photographs, tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
         out=tmp_path_factory.mktemp("runs") / "odd",
         device="cpu",
         workers=0,
+        report=False,
     )
 
 

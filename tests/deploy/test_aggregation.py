@@ -17,7 +17,7 @@ WEIGH = wcdas.Correction(aggregate_experts=True)
 
 
 def train_sade(data: str | Path, out: Path) -> wcdas.Run:
-    return wcdas.train(data, "sade", settings={"epochs": 1}, out=out, device="cpu")
+    return wcdas.train(data, "sade", settings={"epochs": 1}, out=out, device="cpu", report=False)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,12 @@ def memorised(tmp_path_factory):
     np.save(folder / "x_labels.npy", np.arange(200) % 4)
     settings = {"epochs": 20, "calibration.holdout": 0.0}
     run = wcdas.train(
-        folder / "x.npy", "softmax", settings=settings, out=folder / "run", device="cpu"
+        folder / "x.npy",
+        "softmax",
+        settings=settings,
+        out=folder / "run",
+        device="cpu",
+        report=False,
     )
     return folder, run
 

@@ -29,7 +29,9 @@ def test_features_are_those_of_the_backbone(features, mixed_run, mixed_folder):
 
 
 def test_a_head_is_trained_on_features(features, mixed_run, tmp_path):
-    run = wcdas.train(features, settings={"epochs": 3}, out=tmp_path / "run", device="cpu")
+    run = wcdas.train(
+        features, settings={"epochs": 3}, out=tmp_path / "run", device="cpu", report=False
+    )
     vectors = wcdas.open_dataset(features).test
     probabilities = run.model.predict(vectors.vectors)
     right = (probabilities.argmax(1) == vectors.labels).double().mean()

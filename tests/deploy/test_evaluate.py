@@ -47,7 +47,9 @@ def test_the_tail_is_not_corrected_twice(digits_run):
 
 def test_no_prior_is_put_in_the_place_of_an_unknown_one(tmp_path):
     settings = {"stages.representation.sampler": "square-root", "epochs": 1}
-    run = wcdas.train(method="softmax", settings=settings, out=tmp_path / "run", device="cpu")
+    run = wcdas.train(
+        method="softmax", settings=settings, out=tmp_path / "run", device="cpu", report=False
+    )
     with pytest.raises(InputError, match="follow no known class prior"):
         wcdas.evaluate_run(run, correction=wcdas.Correction("uniform"))
 

@@ -36,7 +36,9 @@ def run_onnx(path: Path, inputs: torch.Tensor) -> list[torch.Tensor]:
 def test_every_head_in_onnx_runtime_and_torch_export(method, tmp_path):
     epochs = 2 if method == "ride" else 1  # its stages share them
     settings = {"epochs": epochs, "backbone.name": "resnet8"}
-    run = wcdas.train(method=method, settings=settings, out=tmp_path / "run", device="cpu")
+    run = wcdas.train(
+        method=method, settings=settings, out=tmp_path / "run", device="cpu", report=False
+    )
     model = wcdas.load(run, device="cpu")
     inputs = torch.randn(5, 1, 8, 8)
     logits = model.logits(inputs)
@@ -77,7 +79,9 @@ def test_a_large_picture_is_cut_as_documented(photographs, tmp_path, monkeypatch
     """From 112 pixels on the centre is cut out."""
     monkeypatch.chdir(tmp_path)
     settings = {"epochs": 1, "backbone.name": "resnet8", "input_size": 128, "augment.flip": False}
-    run = wcdas.train("digits-lt", "softmax", settings=settings, out="run", device="cpu")
+    run = wcdas.train(
+        "digits-lt", "softmax", settings=settings, out="run", device="cpu", report=False
+    )
     wcdas.export(run, "onnx", "model.onnx")
     page = (DOCS / "export.md").read_text(encoding="utf-8")
     (code,) = [b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def prepare" in b]
@@ -121,7 +125,9 @@ def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
 
 
 def test_a_model_of_features(features, tmp_path):
-    run = wcdas.train(features, "wcdas", settings={"epochs": 1}, out=tmp_path / "run", device="cpu")
+    run = wcdas.train(
+        features, "wcdas", settings={"epochs": 1}, out=tmp_path / "run", device="cpu", report=False
+    )
     path = wcdas.export(run).path
     vectors = torch.rand(3, 64)
     expected = wcdas.load(run, device="cpu").predict(vectors)

@@ -21,7 +21,9 @@ def timm_run(tmp_path_factory):
     def train(name: str, method: str) -> wcdas.Run:
         settings = {"epochs": 1, "backbone.name": name, "input_size": 32}
         out = tmp_path_factory.mktemp("runs") / "run"
-        return wcdas.train("digits-lt", method, settings=settings, out=out, device="cpu")
+        return wcdas.train(
+            "digits-lt", method, settings=settings, out=out, device="cpu", report=False
+        )
 
     return train
 
@@ -100,7 +102,7 @@ def test_the_run_can_be_repeated_from_the_folder(odd_run, tmp_path):
         "source"
     ]
     again = wcdas.train(source, recipe=folder / "run.toml", out=tmp_path / "again", device="cpu",
-                        workers=0)  # fmt: skip
+                        workers=0, report=False)  # fmt: skip
     assert again.metrics["confusion"] == odd_run.metrics["confusion"]
 
 

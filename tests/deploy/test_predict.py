@@ -144,7 +144,9 @@ def test_bad_options(odd_run, every_kind, refused, options, said):
 
 
 def test_a_model_of_features_takes_no_pictures(features, every_kind, tmp_path, refused):
-    run = wcdas.train(features, "softmax", settings={"epochs": 1}, out=tmp_path / "run")
+    run = wcdas.train(
+        features, "softmax", settings={"epochs": 1}, out=tmp_path / "run", report=False
+    )
     refused("takes vectors of 64 numbers, not pictures", wcdas.predict_files, run, every_kind)
 
 

@@ -136,18 +136,18 @@ def test_train_resume_and_evaluate_an_object(photographs, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     splits = dataset(photographs, (12, 6)).train_test_split(0.3, seed=0)
     options = {"settings": ONE_EPOCH, "device": "cpu", "workers": 2}
-    run = wcdas.train(splits, "softmax", **options)
+    run = wcdas.train(splits, "softmax", **options, report=False)
     assert run.path == Path("runs/dataset-softmax-s0-1")
     assert run.metrics["test_images"] == 6
     assert run.model.class_names == ["china", "flower"]
     assert wcdas.evaluate_run(run, splits)["top1"] == run.metrics["top1"]
-    assert wcdas.train(splits, out=run.path, resume=True).metrics == run.metrics
+    assert wcdas.train(splits, out=run.path, resume=True, report=False).metrics == run.metrics
     with pytest.raises(InputError, match=r"datasets:dataset was a `datasets` object in memory; h"):
         wcdas.evaluate_run(run)
     assert next(iter(wcdas.check_data(splits))).startswith("datasets:dataset: 12 training")
 
     splits.save_to_disk("saved")
-    again = wcdas.train("saved", "softmax", **options)
+    again = wcdas.train("saved", "softmax", **options, report=False)
     assert again.metrics == run.metrics | {"dataset": "saved"}
     torch.testing.assert_close(
         again.model.predict([splits["test"][0]["image"]]),

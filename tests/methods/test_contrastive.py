@@ -37,8 +37,8 @@ def train(method, out, epochs=2, data=None, resume=False, **settings):
     if data is None:
         given["backbone.name"] = "resnet8"
     if resume:
-        return wcdas.train(out=out, resume=True, device="cpu")
-    return wcdas.train(data, method, settings=given, out=out, device="cpu")
+        return wcdas.train(out=out, resume=True, device="cpu", report=False)
+    return wcdas.train(data, method, settings=given, out=out, device="cpu", report=False)
 
 
 def tensors(run):

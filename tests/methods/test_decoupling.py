@@ -31,7 +31,9 @@ def log(run):
 def test_all_share_the_representation_of_softmax(tmp_path):
     """A second stage leaves the backbone of the first as it was, to the last bit."""
     runs = {
-        name: wcdas.train(method=name, settings=settings, out=tmp_path / name, device="cpu")
+        name: wcdas.train(
+            method=name, settings=settings, out=tmp_path / name, device="cpu", report=False
+        )
         for name, settings in (
             ("softmax", SHORT),
             ("crt", SHORT | {"stages.classifier.epochs": 1}),
@@ -173,11 +175,13 @@ def test_a_run_that_trains_nothing_in_a_stage_is_a_recipe_and_can_be_resumed(
     name, on_pixels, tmp_path
 ):
     run = on_pixels(name, epochs=2, lr=0.3)
-    again = wcdas.train(recipe=run.path / "run.toml", out=tmp_path / "again", device="cpu")
+    again = wcdas.train(
+        recipe=run.path / "run.toml", out=tmp_path / "again", device="cpu", report=False
+    )
     assert again.metrics == run.metrics
     (again.path / "model.safetensors").unlink()
     settings = {"epochs": 2, "lr": 0.3}
-    wcdas.train(settings=settings, out=again.path, resume=True, device="cpu")
+    wcdas.train(settings=settings, out=again.path, resume=True, device="cpu", report=False)
     assert (again.path / "model.safetensors").exists()
 
 

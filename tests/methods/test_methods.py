@@ -34,7 +34,7 @@ def test_defaults_are_a_configuration(name):
 )
 def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path):
     with pytest.raises(InputError, match=f"{name} has its own loss; leave it out"):
-        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu")
+        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu", report=False)
     assert not (tmp_path / "run").exists()
 
 
@@ -54,7 +54,7 @@ def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path)
 )
 def test_what_cannot_work_is_refused_and_leaves_nothing(name, setting, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu")
+        wcdas.train(method=name, settings=setting, out=tmp_path / "run", device="cpu", report=False)
     assert not (tmp_path / "run").exists()
 
 

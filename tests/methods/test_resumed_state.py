@@ -49,7 +49,9 @@ def test_stopped_and_resumed(method, at, features, tmp_path, monkeypatch):
     settings = {"epochs": 2, "batch_size": 16, "evaluate_every": 99, "lr": 0.05}
 
     def train(out, **options):
-        return wcdas.train(features, "tried", out=tmp_path / out, device="cpu", **options)
+        return wcdas.train(
+            features, "tried", out=tmp_path / out, device="cpu", **options, report=False
+        )
 
     monkeypatch.setitem(METHODS, "tried", method)
     whole = train("whole", settings=settings)
@@ -60,6 +62,6 @@ def test_stopped_and_resumed(method, at, features, tmp_path, monkeypatch):
     epochs_before = len(log.read_text().splitlines()) if log.exists() else 0
     assert epochs_before == (2 if at > 20 else 0)
     monkeypatch.setitem(METHODS, "tried", method)
-    resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cpu")
+    resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cpu", report=False)
     first, second = ((run.path / "model.safetensors").read_bytes() for run in (whole, resumed))
     assert first == second

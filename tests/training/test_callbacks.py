@@ -28,7 +28,7 @@ class Diary(wcdas.Callback):
 
 
 def train(out, *callbacks):
-    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", callbacks=callbacks)
+    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", callbacks=callbacks, report=False)
 
 
 def test_a_run_is_told_from_start_to_end(tmp_path):
@@ -68,6 +68,7 @@ def test_the_warning_is_a_line_of_the_console(tmp_path):
         device="cpu",
         callbacks=[Diary("epoch", ValueError("[no] disk"))],
         console=console,
+        report=False,
     )
     lines = [line for line in console.export_text().splitlines() if line.startswith("warning: D")]
     assert lines == ["warning: Diary failed in on_epoch ([no] disk); the run goes on without it"]

@@ -98,13 +98,13 @@ def test_a_run_goes_on_from_what_is_whole(whole, tmp_path, written, monkeypatch)
     settings = {"epochs": 2, "evaluate_every": 2}
     run, other = tmp_path / "run", tmp_path / "other"
     for path in (run, other):
-        wcdas.train(out=path, method="softmax", settings=settings, device="cpu")
+        wcdas.train(out=path, method="softmax", settings=settings, device="cpu", report=False)
     files = sorted((run / "checkpoint").glob("*.pt"), reverse=True)
     assert len(files) == 2
     for file in files[: 2 - whole]:
         truncate(file)
     (run / "model.safetensors").unlink()
-    wcdas.train(out=run, resume=True, device="cpu")
+    wcdas.train(out=run, resume=True, device="cpu", report=False)
     written.assert_same(run, other)
 
 

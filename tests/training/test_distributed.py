@@ -60,7 +60,9 @@ def assert_close(run, other):
 def test_two_processes_end_where_one_does(method, features, tmp_path, torchrun, written):
     settings = [f"{key}={value}" for key, value in SETTINGS.items()]
     two = torchrun(features, "--method", method, "--out", tmp_path / "two", "--set", *settings)
-    one = wcdas.train(features, method, settings=SETTINGS, out=tmp_path / "one", device="cpu")
+    one = wcdas.train(
+        features, method, settings=SETTINGS, out=tmp_path / "one", device="cpu", report=False
+    )
     output = two.communicate(timeout=120)[0]
     assert two.returncode == 0, output
     assert_close(tmp_path / "two", one.path)
@@ -78,7 +80,9 @@ def test_stopped_and_resumed_by_two_processes(features, tmp_path, torchrun, writ
     """SIGTERM to torchrun stops both processes after the same step."""
     settings = {"epochs": 40, "evaluate_every": 40}
     given = ["--set", *(f"{key}={value}" for key, value in settings.items())]
-    one = wcdas.train(features, "softmax", settings=settings, out=tmp_path / "one", device="cpu")
+    one = wcdas.train(
+        features, "softmax", settings=settings, out=tmp_path / "one", device="cpu", report=False
+    )
     run = tmp_path / "run"
     child = torchrun(features, "--method", "softmax", "--out", run, *given)
     while len(written.log(run)) < 2:

@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import wcdas
 from wcdas.errors import InputError, WorkError
@@ -24,7 +26,7 @@ def test_a_loss_that_is_no_number(tmp_path, start):
     with pytest.raises(InputError, match=r"run failed: the loss became NaN .* a lower rate"):
         wcdas.load(tmp_path / "run")
     with pytest.raises(InputError, match="is not empty; choose another"):
-        wcdas.train(settings={"lr": 0.1}, out=tmp_path / "run")
+        wcdas.train(settings={"lr": 0.1}, out=tmp_path / "run", report=False)
 
 
 def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
@@ -119,7 +121,9 @@ def own_features(features, tmp_path):
 @pytest.fixture
 def unfinished(own_features, tmp_path):
     """A run on features whose model has not been written yet."""
-    run = wcdas.train(own_features, settings=FAST, out=tmp_path / "run", device="cpu").path
+    run = wcdas.train(
+        own_features, settings=FAST, out=tmp_path / "run", device="cpu", report=False
+    ).path
     (run / "model.safetensors").unlink()
     return run
 
@@ -137,17 +141,17 @@ def unfinished(own_features, tmp_path):
 )
 def test_a_changed_recipe_is_refused(unfinished, given, difference):
     with pytest.raises(InputError, match=f"started otherwise .*{difference}"):
-        wcdas.train(out=unfinished, resume=True, device="cpu", **given)
+        wcdas.train(out=unfinished, resume=True, device="cpu", **given, report=False)
 
 
 def test_a_changed_recipe_file_is_refused(unfinished, tmp_path):
     recipe = tmp_path / "own.toml"
     recipe.write_text("[stages.classifier]\nepochs = 1\n")
-    wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu")
+    wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu", report=False)
     (unfinished / "model.safetensors").unlink()
     recipe.write_text("[stages.classifier]\nepochs = 9\n")
     with pytest.raises(InputError, match=r"stages.classifier.epochs: 1 → 9"):
-        wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu")
+        wcdas.train(out=unfinished, resume=True, recipe=recipe, device="cpu", report=False)
 
 
 def test_changed_data_is_refused(unfinished, own_features):
@@ -157,13 +161,20 @@ def test_changed_data_is_refused(unfinished, own_features):
     with pytest.raises(
         InputError, match=r"data has changed since .*training samples in 10 classes"
     ):
-        wcdas.train(out=unfinished, resume=True, device="cpu")
+        wcdas.train(out=unfinished, resume=True, device="cpu", report=False)
 
 
 def test_the_same_again_is_resumed(unfinished, own_features):
     (unfinished / "failure.txt").write_text("the loss became NaN\n")
     run = wcdas.train(
-        own_features, "wcdas", settings=FAST, seed=0, out=unfinished, resume=True, device="cpu"
+        own_features,
+        "wcdas",
+        settings=FAST,
+        seed=0,
+        out=unfinished,
+        resume=True,
+        device="cpu",
+        report=False,
     )
     assert (run.path / "model.safetensors").exists()
     assert not (run.path / "failure.txt").exists()
@@ -171,15 +182,29 @@ def test_the_same_again_is_resumed(unfinished, own_features):
 
 def test_resuming_without_a_run(tmp_path):
     with pytest.raises(InputError, match=r"holds no run; expected a run.toml"):
-        wcdas.train(out=tmp_path, resume=True)
+        wcdas.train(out=tmp_path, resume=True, report=False)
     with pytest.raises(InputError, match="name its folder with --out"):
-        wcdas.train(resume=True)
+        wcdas.train(resume=True, report=False)
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
     (tmp_path / "something").write_text("")
     with pytest.raises(InputError, match=r"is not empty; go on with --resume or choose another"):
-        wcdas.train(out=tmp_path)
+        wcdas.train(out=tmp_path, report=False)
     with pytest.raises(InputError, match="is a file"):
-        wcdas.train(out=tmp_path / "something")
+        wcdas.train(out=tmp_path / "something", report=False)
     assert [file.name for file in tmp_path.iterdir()] == ["something"]
+
+
+def test_outputs_that_are_no_numbers_end_a_run(tmp_path, monkeypatch):
+    """The loss is finite: batches are normalised by their own mean, test images by the spoilt."""
+
+    def spoil(model, start):
+        model.backbone.bn1.running_mean.fill_(torch.nan)
+
+    spoilt = replace(wcdas.METHODS["softmax"], begin_stage=spoil)
+    monkeypatch.setitem(wcdas.METHODS, "spoilt", spoilt)
+    out = tmp_path / "run"
+    with pytest.raises(WorkError, match="outputs became NaN"):
+        wcdas.train(method="spoilt", settings={"epochs": 1}, out=out, device="cpu", report=False)
+    assert "lower rate" in (out / "failure.txt").read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def train(method, out, engine, **settings):
     stages = METHODS[method].defaults["stages"]
     if stages.get("classifier", {}).get("trains", "nothing") != "nothing":
         given["stages.classifier.epochs"] = 2
-    return wcdas.train(method=method, settings=given, out=out, device="cuda")
+    return wcdas.train(method=method, settings=given, out=out, device="cuda", report=False)
 
 
 def losses(run):
@@ -115,7 +115,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
         patch.setattr(StageRun, "_asked", stop)
         with pytest.raises(InterruptedRunError):
             train("wcdas", tmp_path / "stopped", "auto")
-    resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cuda")
+    resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cuda", report=False)
     assert losses(resumed) == pytest.approx(losses(whole), rel=1e-3)
 
 

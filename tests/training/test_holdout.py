@@ -41,7 +41,12 @@ def test_the_temperature_is_fitted_and_stored(fraction, tmp_path):
     np.save(tmp_path / "x_labels.npy", np.arange(300) % 4)
     settings = {"epochs": 20, "calibration.holdout": fraction}
     run = wcdas.train(
-        tmp_path / "x.npy", "softmax", settings=settings, out=tmp_path / "run", device="cpu"
+        tmp_path / "x.npy",
+        "softmax",
+        settings=settings,
+        out=tmp_path / "run",
+        device="cpu",
+        report=False,
     )
     info = load_model(run.path / "model.safetensors")[1]
     metrics = json.loads((run.path / "metrics.json").read_text())

@@ -19,6 +19,7 @@ def train(tmp_path):
             settings=SETTINGS | settings,
             out=tmp_path / name,
             device="cpu",
+            report=False,
         )
         return run.path
 

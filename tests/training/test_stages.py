@@ -226,7 +226,9 @@ def test_a_run_with_another_head_can_be_loaded(tmp_path, features):
         "stages.classifier.head": "lws",
         "head.name": "linear",
     }
-    run = wcdas.train(features, "wcdas", settings=settings, out=tmp_path / "run", device="cpu")
+    run = wcdas.train(
+        features, "wcdas", settings=settings, out=tmp_path / "run", device="cpu", report=False
+    )
     model, info = load_model(run.path / "model.safetensors")
     assert info.head == "lws"
     assert isinstance(model.head, LWSHead)

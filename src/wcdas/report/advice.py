@@ -87,7 +87,7 @@ def baseline_missing(f: Facts) -> Advice | None:
 
 def within_noise(f: Facts) -> Advice | None:
     difference = _difference(f)
-    if difference is None or f.headline_error is None or abs(difference) > 2 * f.headline_error:
+    if not difference or f.headline_error is None or abs(difference) > 2 * f.headline_error:
         return None
     return Advice(
         "Compare over several seeds before believing the difference.",
@@ -143,7 +143,7 @@ def probabilities_are_off(f: Facts) -> Advice | None:
         )
     return Advice(
         "Do not take the probabilities at their word; smooth the labels of the last stage.",
-        f"{why} A temperature was fitted, but on images of the larger classes.",
+        f"{why} A temperature can be fitted on held-out images of the larger classes alone.",
         f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
         f"--set stages.{f.last_stage}.label_smoothing=0.1",
     )

@@ -92,6 +92,8 @@ def data_arguments(run: Mapping[str, Any]) -> str:
     """The data of a run as `wcdas train` takes it."""
     options = [f"data.{key}={value}" for key, value in run["data"].items() if key != "source"]
     given = shlex.quote(str(run["data"]["source"]))
+    if run["info"]["data"].get("skipped"):
+        given += " --skip-bad"
     return f"{given} --set {shlex.join(options)}" if options else given
 
 

@@ -11,7 +11,7 @@ from wcdas.backbones.resnet32 import ResNet32
 from wcdas.data.dataset import Dataset, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.data.random import stream
-from wcdas.errors import InputError
+from wcdas.errors import InputError, WorkError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.kernels.residual_network import fuse
 from wcdas.training import checkpoint
@@ -111,9 +111,25 @@ class Trainer:
         share_buffers(self.model, self.ranks.world)
         loader = EvalLoader(split, batch_size=256, **self.loading)
         try:
-            return predict_split(self.model, loader, self.ranks)
+            features, logits = predict_split(self.model, loader, self.ranks)
+        except ValueError as error:  # on a CPU heads look at the values
+            if "NaN" not in str(error):
+                raise
+            raise self._not_finite() from None
         finally:
             loader.close()
+        if not logits.isfinite().all():
+            raise self._not_finite()
+        return features, logits
+
+    def _not_finite(self) -> WorkError:
+        reason = (
+            "the network's outputs became NaN or infinite on images that it is not trained on; "
+            "start a new one with a lower rate, --set lr=…"
+        )
+        if self.ranks.is_main:
+            self.folder.write_failure(reason)
+        return WorkError(reason)
 
     def held_out_logits(self) -> tuple[Tensor, Tensor]:
         """Logits and labels of the training images that no stage sees."""
