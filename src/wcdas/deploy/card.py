@@ -26,7 +26,7 @@ import wcdas
 from huggingface_hub import snapshot_download
 
 model = wcdas.load(snapshot_download("USER/REPO"))  # or this folder
-probabilities = model.predict(["photo.jpg"])  # calibrated
+probabilities = model.predict(["photo.jpg"])  # of every class
 print(model.class_names[int(probabilities[0].argmax())])
 ```"""
 

@@ -64,7 +64,7 @@ def _told(setting: Setting, results: Mapping[str, Result], failures: Mapping[str
     seconds = sum(result.seconds for result in results.values())
     return (
         f"{', '.join(counts)}. wcdas {wcdas.__version__}, {setting.mode} mode, "
-        f"{seconds:,.0f} seconds of work. Equations are numbered as in the paper's source."
+        f"{seconds:,.1f} s of work. Equations are numbered as in the paper's source."
     )
 
 

@@ -36,7 +36,7 @@ def factor() -> Tensor:
 
 
 def check_11(setting: Setting, of_the_pair: bool = False) -> Finding:
-    """The margin against the printed factor, or the pair's own slope, times that of cos, with ="""
+    """Whether the margin equals that of cos times the printed factor, or the pair's own slope."""
     one, other = pairs()
     margin, cosine = margins(one, other)
     slope = RHO * (1 - RHO**2) / (math.pi * denominator(one) * denominator(other))
