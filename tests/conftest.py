@@ -84,7 +84,6 @@ def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> w
         out=tmp_path_factory.mktemp("runs") / "mixed",
         device="cpu",
         workers=0,
-        report=False,
     )
 
 
@@ -92,4 +91,4 @@ def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> w
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
     out = tmp_path_factory.mktemp("runs") / "digits"
-    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", report=False)
+    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu")
