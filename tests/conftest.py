@@ -1,6 +1,6 @@
 """Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,15 @@ Pictures = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def _same_numbers_in_any_order() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def exact_products() -> Iterator[None]:
+    """Convolutions of float32 on a GPU without TF32."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
 
 
 @pytest.fixture(scope="session")

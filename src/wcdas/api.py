@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -49,7 +48,7 @@ from wcdas.sweeps.beginning import (
     settled,
     shared_workers,
 )
-from wcdas.training.announce import announce
+from wcdas.training.announce import announce, warn
 from wcdas.training.building import create_trainer
 from wcdas.training.callbacks import Callback, Followers
 from wcdas.training.config import Config
@@ -154,7 +153,7 @@ def train(
             dataset = open_data(source, options, skip_bad)
             dataset = replace(dataset, name=short(source))
             config, notes = _configure(dataset, source, method, layers, seed, kind)
-        path = Path(out) if out else next_folder(short(source), method, config.seed)
+        path = Path(out) if out else next_folder(f"{short(source)}-{method}-s{config.seed}")
         check_free(path)
         folder = RunFolder(path)
     new = stored is None
@@ -308,14 +307,11 @@ def _report(
         page = report_on(folder.path, head, features, logits, dataset)
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        text = (
+        warn(
+            console,
             f"the report could not be written ({reason}), the run is whole; try again with: "
-            f"wcdas report {shlex.quote(str(folder.path))}"
+            f"wcdas report {shlex.quote(str(folder.path))}",
         )
-        if console is None:
-            warnings.warn(text, stacklevel=2)
-        else:
-            console.print(f"warning: {text}", highlight=False, markup=False)
     else:
         if console is not None:
             console.print(f"report: {page}", highlight=False, markup=False)

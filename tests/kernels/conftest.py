@@ -37,11 +37,8 @@ def kernels_of(device, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _exact_products():
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
+def _exact(exact_products):
+    pass
 
 
 class EmulatedKernels:

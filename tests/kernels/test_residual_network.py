@@ -223,6 +223,20 @@ def test_images_without_kernels_run_as_written(pair, pictures):
     check_runs_as_written(network.double(), torch.randn(2, 3, 8, 8).double(), torch.float64)
 
 
+def test_kernels_that_cannot_be_compiled_cost_speed_alone(pair, pictures, monkeypatch):
+    def compile_them(*_):
+        raise OSError("libnvrtc.so.13:\ncannot open shared object file")
+
+    network, plain = pair()
+    monkeypatch.setattr(residual_network, "kernels_on", compile_them)
+    x = pictures()
+    told = r"no kernels \(libnvrtc.so.13: cannot open shared object file\); the network runs as"
+    with pytest.warns(RuntimeWarning, match=told):
+        feature_map = in_bfloat16(network, x)
+    torch.testing.assert_close(feature_map, in_bfloat16(plain, x))
+    check_runs_as_written(network, x)
+
+
 def test_bit_identical_runs_do_without_kernels(pair, pictures):
     network, _ = pair()
     torch.use_deterministic_algorithms(True)

@@ -11,18 +11,13 @@ from wcdas.methods import METHODS, list_methods
 from wcdas.training.stage_run import StageRun
 from wcdas.training.step_graph import StepGraph
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.usefixtures("exact_products"),
+]
 
 SHORT = {"stages.representation.epochs": 3, "evaluate_every": 99, "backbone.name": "resnet8"}
 SHORT |= {"amp": "none"}
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
 
 
 def train(method, out, engine, **settings):

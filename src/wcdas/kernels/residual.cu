@@ -56,7 +56,9 @@ struct Norm {
     double eps;
 };
 
-__device__ __forceinline__ float relu(float v) { return v <= 0.f ? 0.f : v; }  // NaN stays NaN
+// NaN passes the ReLU, forward and backward.
+__device__ __forceinline__ bool is_open(float v) { return !(v <= 0.f); }
+__device__ __forceinline__ float relu(float v) { return is_open(v) ? v : 0.f; }
 
 struct Affine {  // z = (y − mean)·scale + shift;  x̂ = (y − mean)·inverse
     float mean, inverse, scale, shift;
@@ -302,12 +304,12 @@ __device__ void convolution(const bf16* __restrict__ x, const bf16* __restrict__
                     const float q = high(before) - of_source[0][channel + 1];
                     bool open_p, open_q;
                     if (STORE == NORMALISED) {
-                        open_p = p * of_source[2][channel] + of_source[3][channel] > 0.f;
-                        open_q = q * of_source[2][channel + 1] + of_source[3][channel + 1] > 0.f;
+                        open_p = is_open(p * of_source[2][channel] + of_source[3][channel]);
+                        open_q = is_open(q * of_source[2][channel + 1] + of_source[3][channel + 1]);
                     } else {
                         const unsigned a = *(const unsigned*)(activation + at);
-                        open_p = low(a) > 0.f;
-                        open_q = high(a) > 0.f;
+                        open_p = is_open(low(a));
+                        open_q = is_open(high(a));
                     }
                     stored = two(open_p ? v : 0.f, open_q ? w : 0.f);
                     first[2 * n] += low(stored);
@@ -471,7 +473,7 @@ __device__ void backward_start(const bf16* __restrict__ gradient, const bf16* __
             const long long at = (long long)place * CHANNELS + channel;
             const unsigned g = *(const unsigned*)(gradient + at), a = *(const unsigned*)(activation + at);
             const unsigned before = *(const unsigned*)(y + at);
-            const unsigned stored = two(low(a) > 0.f ? low(g) : 0.f, high(a) > 0.f ? high(g) : 0.f);
+            const unsigned stored = two(is_open(low(a)) ? low(g) : 0.f, is_open(high(a)) ? high(g) : 0.f);
             *(unsigned*)(result + at) = stored;
             first[2 * n] += low(stored);
             first[2 * n + 1] += high(stored);

@@ -7,6 +7,7 @@ asked for, under `torch.func` and `torch.compile`, the network runs as it is wri
 derivatives are autograd's.
 """
 
+import warnings
 from collections.abc import Iterator
 from types import MethodType
 from typing import Any
@@ -35,7 +36,15 @@ def forward_map(network: Any, images: Tensor) -> Tensor:
     plan = plan_for(network, images) if can_run(network, images) else None
     if plan is None or not plan.fits:
         return type(network).forward_map(network, images)
-    launch = kernels_on(images.device, plan.kernels).launch
+    try:
+        launch = kernels_on(images.device, plan.kernels).launch
+    except (ImportError, OSError, RuntimeError) as error:  # no compiler in this PyTorch
+        del network.forward_map
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        warnings.warn(
+            f"no kernels ({reason}); the network runs as written", RuntimeWarning, stacklevel=2
+        )
+        return network.forward_map(images)
     norms, beside = [norm for _, norm in layers(network)], Beside("weights", images.device)
     return run(Network(plan, norms, launch, beside), network, images)
 

@@ -124,6 +124,7 @@ class Layer:
         forward = tile_bytes(self.rows, width, self.stride, self.depth)
         gradient = tile_bytes(self.weight_rows, width, self.stride, self.depth)
         gradient += (self.weight_rows * width + 15) * 2 * (self.block + 8)
+        gradient = max(gradient, 36 * self.depth * self.block if self.depth < 32 else 0)  # its sums
         back = 0
         if self.in_channels in PLACES:
             back = tile_bytes(self.in_rows, self.width, 1, self.channels)

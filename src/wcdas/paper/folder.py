@@ -56,14 +56,6 @@ def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
     return names
 
 
-def next_folder() -> Path:
-    """runs/paper-<n>, the first that is free."""
-    n = 1
-    while (path := Path("runs") / f"paper-{n}").exists():
-        n += 1
-    return path
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads((path / "paper.json").read_text("utf-8"))

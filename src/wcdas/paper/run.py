@@ -15,9 +15,10 @@ from rich.text import Text
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
-from wcdas.paper.folder import begin, chosen, next_folder
+from wcdas.paper.folder import begin, chosen
 from wcdas.paper.page import write_page
 from wcdas.paper.results import Result, read_result, write_result
+from wcdas.training.run_folder import next_folder
 
 STYLES = {
     Verdict.HOLDS: "green",
@@ -87,7 +88,7 @@ def run_paper(
         raise InputError("--resume needs to know which folder; name it with --out")
     root = data_root or os.environ.get("WCDAS_DATA")
     setting = Setting(
-        Path(out) if out else next_folder(),
+        Path(out) if out else next_folder("paper"),
         mode,
         Path(root) if root else None,
         device,

@@ -38,7 +38,7 @@ def tail_not_learnt(f: Facts) -> Advice | None:
         "Put the class prior in the loss.",
         f"The few-shot classes are at {percent(f.few)} %, and no stage corrects for their rarity "
         "in its loss.",
-        f"wcdas train {f.data} --method wcdas-prior --seed {f.seed}",
+        f.train("wcdas-prior"),
     )
 
 
@@ -49,8 +49,7 @@ def tail_not_learnt_with_prior(f: Facts) -> Advice | None:
         "Start from pretrained weights, or add pictures of the smallest classes.",
         f"The few-shot classes are at {percent(f.few)} % although the class prior is in the loss: "
         "there is too little to learn them from.",
-        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
-        "--set backbone.weights=pretrained",
+        f"{f.train()} --set backbone.weights=pretrained",
     )
 
 
@@ -81,7 +80,7 @@ def baseline_missing(f: Facts) -> Advice | None:
         "Train the linear softmax baseline, then build this page again.",
         "There is nothing to compare with: no finished softmax run on the same data beside this "
         "one.",
-        f"wcdas train {f.data} --method softmax --seed {f.seed} && wcdas report {f.run}",
+        f"{f.train('softmax')} && wcdas report {f.run}",
     )
 
 
@@ -138,14 +137,12 @@ def probabilities_are_off(f: Facts) -> Advice | None:
         return Advice(
             "Hold images out to fit a temperature.",
             f"{why} No images were held out for it.",
-            f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
-            "--set calibration.holdout=0.05",
+            f"{f.train()} --set calibration.holdout=0.05",
         )
     return Advice(
         "Do not take the probabilities at their word; smooth the labels of the last stage.",
         f"{why} A temperature can be fitted on held-out images of the larger classes alone.",
-        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
-        f"--set stages.{f.last_stage}.label_smoothing=0.1",
+        f"{f.train()} --set stages.{f.last_stage}.label_smoothing=0.1",
     )
 
 
@@ -158,8 +155,7 @@ def still_learning(f: Facts) -> Advice | None:
         "Train longer.",
         f"In the last tenth of the first stage the loss still fell by {percent(f.late_fall)} %, "
         f"and the training images are at {percent(f.train_accuracy)} %.",
-        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
-        f"--set stages.{f.first_stage}.epochs={2 * f.epochs}",
+        f"{f.train()} --set stages.{f.first_stage}.epochs={2 * f.epochs}",
     )
 
 
@@ -172,8 +168,7 @@ def learnt_by_heart(f: Facts) -> Advice | None:
         "Mix or augment the training images more.",
         f"The training images are at {percent(f.train_accuracy)} %, the test images at "
         f"{percent(f.headline)} %: they were learnt by heart.",
-        f"wcdas train {f.data} --method {f.method} --seed {f.seed} "
-        f"--set stages.{f.first_stage}.mixup=0.4",
+        f"{f.train()} --set stages.{f.first_stage}.mixup=0.4",
     )
 
 

@@ -10,6 +10,7 @@ from wcdas.report.chart import Chart, percents, rounded
 from wcdas.report.classes import Column, column, first_columns, page_data
 from wcdas.report.compared_charts import compared_charts
 from wcdas.report.document import write_document
+from wcdas.report.facts import again
 from wcdas.report.figures import write_figures
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section, table
 from wcdas.report.record import Record
@@ -147,7 +148,6 @@ def _rho(charts: dict[str, Chart]) -> Iterator[str]:
 
 def _reproduce(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
-        file = shlex.quote(str(record.folder / "run.toml"))
-        yield command(f"wcdas train --recipe {file} --out NEW_FOLDER")
+        yield command(again(record))
     yield paragraph("This page:")
     yield command(f"wcdas report {shlex.join(str(record.folder) for record in records)}")

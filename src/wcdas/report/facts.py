@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wcdas.deploy.splits import left_out
 from wcdas.report.record import Record
 
 
@@ -47,6 +48,10 @@ class Facts:
     classes: int
     confusion: Confusion | None
     baseline: Mapping[str, float | None] | None  # many, medium, few and headline
+
+    def train(self, method: str | None = None) -> str:
+        """The command that trains the same data again, by this method or another."""
+        return f"wcdas train {self.data} --method {method or self.method} --seed {self.seed}"
 
 
 def facts_of(record: Record, baseline: Record | None) -> Facts:
@@ -92,9 +97,16 @@ def data_arguments(run: Mapping[str, Any]) -> str:
     """The data of a run as `wcdas train` takes it."""
     options = [f"data.{key}={value}" for key, value in run["data"].items() if key != "source"]
     given = shlex.quote(str(run["data"]["source"]))
-    if run["info"]["data"].get("skipped"):
+    if left_out(run):
         given += " --skip-bad"
     return f"{given} --set {shlex.join(options)}" if options else given
+
+
+def again(record: Record) -> str:
+    """The command that repeats a run from its settings."""
+    bad = " --skip-bad" if left_out(record.run) else ""
+    file = shlex.quote(str(record.folder / "run.toml"))
+    return f"wcdas train --recipe {file}{bad} --out NEW_FOLDER"
 
 
 def _has_prior(stage: Mapping[str, Any]) -> bool:

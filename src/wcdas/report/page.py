@@ -1,6 +1,5 @@
 """The page of one run."""
 
-import shlex
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -13,7 +12,7 @@ from wcdas.report.chart import Chart
 from wcdas.report.charts import counted
 from wcdas.report.classes import page_data, run_columns
 from wcdas.report.document import write_document
-from wcdas.report.facts import data_arguments, facts_of
+from wcdas.report.facts import again, data_arguments, facts_of
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section
 from wcdas.report.record import Record
 from wcdas.report.results import explained, results_table
@@ -197,9 +196,9 @@ def _tail(record: Record, charts: dict[str, Chart]) -> Iterator[str]:
 
 
 def _reproduce(record: Record) -> Iterator[str]:
-    run, folder = record.run, record.folder
+    run = record.run
     yield paragraph("The same run again, from its settings:")
-    yield command(f"wcdas train --recipe {shlex.quote(str(folder / 'run.toml'))} --out NEW_FOLDER")
+    yield command(again(record))
     yield paragraph("The same method on the same data with the settings of your version:")
     yield command(
         f"wcdas train {data_arguments(run)} --method {record.method} --seed {record.seed}"

@@ -16,7 +16,7 @@ from wcdas.report.charts import run_charts
 from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
-from wcdas.training.run_folder import RunFolder
+from wcdas.training.run_folder import RunFolder, next_folder
 
 PAGE, FIGURES = "report.html", "figures"
 
@@ -44,7 +44,7 @@ def write_report(*runs: Source, out: str | Path | None = None) -> Path:
     if len(records) > 1:
         from wcdas.report.comparison import write_comparison
 
-        return write_comparison(Path(out) if out else _next_folder(), records)
+        return write_comparison(Path(out) if out else next_folder("report"), records)
     return _write_run(Path(out) if out else folders[0], records[0])
 
 
@@ -75,10 +75,3 @@ def _measured_again(folder: Path) -> dict[str, Any]:
     features, logits = run_split(model, dataset.test, workers=0)
     metrics = RunFolder(folder).read_metrics()
     return measure(model.classifier.head, features, model.calibrated(logits), dataset, metrics)
-
-
-def _next_folder() -> Path:
-    n = 1
-    while (path := Path("runs") / f"report-{n}").exists():
-        n += 1
-    return path

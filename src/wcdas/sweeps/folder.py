@@ -21,7 +21,7 @@ from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.summary import summarise
 from wcdas.sweeps.table import as_csv, as_markdown, as_text
 from wcdas.training.checkpoint import write_synced
-from wcdas.training.run_folder import RunFolder, check_free
+from wcdas.training.run_folder import RunFolder, check_free, next_folder
 
 Table = dict[str, Any]
 
@@ -36,10 +36,7 @@ class SweepFolder:
     @classmethod
     def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
         """An empty place: `out`, or runs/<data>-sweep-<n>, the first that is free."""
-        n = 1
-        while (path := Path("runs") / f"{short(source)}-sweep-{n}").exists():
-            n += 1
-        folder = cls(path if out is None else Path(out))
+        folder = cls(next_folder(f"{short(source)}-sweep") if out is None else Path(out))
         check_free(folder.path)
         return folder
 

@@ -1,4 +1,6 @@
-"""What a person is told before training starts."""
+"""What a person is told before training starts, and when something beside it fails."""
+
+import warnings
 
 from rich.console import Console
 
@@ -37,3 +39,11 @@ def announce(
             highlight=False,
         )
     console.print(f"run folder: {folder.path}", highlight=False)
+
+
+def warn(console: Console | None, text: str) -> None:
+    """One line where there is a console, else a warning of Python's."""
+    if console is None:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    else:
+        console.print(f"warning: {text}", highlight=False, markup=False)

@@ -1,6 +1,5 @@
 """Those who follow a run: told when it starts, after every epoch, and when it ends."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from wcdas.training.announce import warn
 from wcdas.training.config import flat
 from wcdas.training.run_folder import RunFolder
 
@@ -81,13 +81,8 @@ class Followers:
             except Exception as error:  # whatever it is, it must not cost the run
                 self._callbacks.remove(callback)
                 reason = " ".join(str(error).split())[:300] or type(error).__name__
-                self._warn(
-                    f"{type(callback).__name__} failed in {method} ({reason}); "
-                    "the run goes on without it"
+                who = type(callback).__name__
+                warn(
+                    self._console,
+                    f"{who} failed in {method} ({reason}); the run goes on without it",
                 )
-
-    def _warn(self, text: str) -> None:
-        if self._console is None:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-        else:
-            self._console.print(f"warning: {text}", highlight=False, markup=False)

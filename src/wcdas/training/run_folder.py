@@ -95,10 +95,10 @@ class RunFolder:
         )
 
 
-def next_folder(data: str, method: str, seed: int) -> Path:
-    """runs/<data>-<method>-s<seed>-<n>, the first that is free."""
+def next_folder(name: str) -> Path:
+    """runs/<name>-<n>, the first that is free."""
     n = 1
-    while (path := Path("runs") / f"{data}-{method}-s{seed}-{n}").exists():
+    while (path := Path("runs") / f"{name}-{n}").exists():
         n += 1
     return path
 
