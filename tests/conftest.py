@@ -1,5 +1,6 @@
 """Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import wcdas
+
+# Workers side by side, with one thread each, here and in the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
 
 ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 

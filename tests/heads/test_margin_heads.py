@@ -56,7 +56,7 @@ def test_multiplied_angle_falls_without_jumps(name, margin):
     assert psi[-1].item() == pytest.approx(1 - 2 * margin)
 
 
-@pytest.mark.parametrize("name", ["l-softmax", "sphereface"])
+@pytest.mark.parametrize("name", ["l-softmax", "sphereface", "arcface"])
 def test_annealing_goes_from_cosine_to_margin(name):
     torch.manual_seed(0)
     head = create_head(name, 16, 12)

@@ -1,4 +1,4 @@
-"""Angular rows: their published constants, and the annealing that L-Softmax and SphereFace need."""
+"""Angular rows: their published constants, and the annealing that some margins need."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_annealing_against_the_formula():
     assert annealed(schedule, 1.0) == 5
 
 
-@pytest.mark.parametrize("name", ["l-softmax", "sphereface"])
+@pytest.mark.parametrize("name", ["l-softmax", "sphereface", "arcface"])
 def test_the_run_anneals_its_head(name, on_pixels):
     """λ of the last step of stage 1, which stage 2 keeps; the step is counted over the stage."""
     run = on_pixels(name, **{"stages.representation.epochs": 4, "stages.classifier.epochs": 2})
@@ -67,5 +67,5 @@ def test_only_heads_with_margins_are_annealed():
     for name in list_methods():
         head = find_method(name).defaults["head"]["name"]
         stages = resolve(name, "cifar100-lt", [{}], {}, None).stages.values()
-        wanted = head in ("l-softmax", "sphereface")
+        wanted = head in ("l-softmax", "sphereface", "arcface")
         assert any(stage.annealing.base > 0 for stage in stages) == wanted

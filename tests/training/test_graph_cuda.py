@@ -1,6 +1,7 @@
 """The step as a CUDA graph: the same training as eagerly, resumable, for every method."""
 
 import json
+import threading
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ pytestmark = [
 ]
 
 SHORT = {"stages.representation.epochs": 3, "evaluate_every": 99, "backbone.name": "resnet8"}
-SHORT |= {"amp": "none"}
+SHORT |= {"amp": "none", "lr": 0.01}  # a small rate, so that roundings do not grow fast
 
 
 def train(method, out, engine, **settings):
@@ -25,6 +26,8 @@ def train(method, out, engine, **settings):
     stages = METHODS[method].defaults["stages"]
     if stages.get("classifier", {}).get("trains", "nothing") != "nothing":
         given["stages.classifier.epochs"] = 2
+    if "routing" in stages:  # learns which experts are right, which a rounding can turn
+        given["stages.routing.epochs"] = 1
     return wcdas.train(method=method, settings=given, out=out, device="cuda", report=False)
 
 
@@ -112,6 +115,37 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
             train("wcdas", tmp_path / "stopped", "auto")
     resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cuda", report=False)
     assert losses(resumed) == pytest.approx(losses(whole), rel=1e-3)
+
+
+def test_random_numbers_are_those_of_the_seed_while_others_capture():
+    """Each graph has a sequence of its own, whatever graphs of other threads do."""
+    captured = threading.Event()
+
+    def drawing():
+        numbers = torch.zeros(1000, device="cuda")
+        return numbers, StepGraph(lambda: numbers.uniform_(), lambda: None)
+
+    def capture():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                _, graph = drawing()
+                graph.replay(99)
+        captured.set()
+
+    numbers, graph = drawing()
+    expected = {}
+    for seed in range(10):
+        torch.manual_seed(seed)
+        expected[seed] = torch.zeros_like(numbers).uniform_()
+    thread = threading.Thread(target=capture)
+    thread.start()
+    rounds = 0
+    while not captured.is_set() or rounds < 10:
+        for seed, right in expected.items():
+            graph.replay(seed)
+            assert torch.equal(numbers, right)
+        rounds += 1
+    thread.join()
 
 
 def test_a_sweep_in_threads_is_that_of_one_after_the_other(tmp_path):

@@ -7,13 +7,15 @@ from torch import Tensor
 
 from wcdas.checks import check_positive
 from wcdas.heads.angular import AngularHead, Scale
-from wcdas.heads.margin import with_margin
+from wcdas.heads.margin import AnnealedMarginHead
 
 
-class ArcFaceHead(AngularHead):
+class ArcFaceHead(AnnealedMarginHead, AngularHead):
     """z_y = s·cos(θ_y + m), z_j = s·cos θ_j otherwise.
 
-    Where θ_y + m > π the cosine would rise again; there it is cos θ_y − m·sin m, as is usual.
+    Where θ_y + m > π the cosine would rise again; there it is cos θ_y − m·sin m, as is usual. The
+    buffer `annealing` holds the λ of (λ cos θ_y + cos(θ_y + m)) / (1 + λ), 0 unless a trainer sets
+    it.
 
     Args:
         in_features: length of a feature vector.
@@ -44,10 +46,7 @@ class ArcFaceHead(AngularHead):
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, margin={self.margin:g}"
 
-    def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
-        return with_margin(cosine, labels, self._shifted)
-
-    def _shifted(self, cosine: Tensor) -> Tensor:
+    def target(self, cosine: Tensor) -> Tensor:
         m = self.margin
         tiny = torch.finfo(cosine.dtype).eps ** 2  # at cos θ = ±1 the root has no finite slope
         sine = (1 - cosine.square()).clamp_min(tiny).sqrt()

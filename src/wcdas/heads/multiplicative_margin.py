@@ -5,15 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from wcdas.heads.base import Head
-from wcdas.heads.margin import with_margin
+from wcdas.heads.margin import AnnealedMarginHead
 
 
-class MultiplicativeMarginHead(Head):
+class MultiplicativeMarginHead(AnnealedMarginHead):
     """ψ(θ) = (−1)^k cos(mθ) − 2k for θ in [kπ/m, (k+1)π/m], in place of the target's cos θ.
-
-    Training starts from the cosine: the target's similarity is (λ cos θ + ψ(θ)) / (1 + λ), where λ
-    is the buffer `annealing`, 0 unless a trainer sets it.
 
     Args:
         in_features: length of a feature vector.
@@ -21,25 +17,16 @@ class MultiplicativeMarginHead(Head):
         margin: m, a whole number of at least 1; 1 is no margin, 4 the papers' largest.
     """
 
-    annealing: Tensor
-
     def __init__(self, in_features: int, num_classes: int, margin: int = 4) -> None:
         super().__init__(in_features, num_classes)
         if isinstance(margin, bool) or not isinstance(margin, int) or margin < 1:
             raise ValueError(f"margin is {margin!r}; expected a whole number of at least 1")
         self.margin = margin
-        self.register_buffer("annealing", torch.tensor(0.0))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, margin={self.margin}"
 
-    def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
-        annealing = self.annealing.to(cosine.dtype)
-        return with_margin(
-            cosine, labels, lambda c: (annealing * c + self._psi(c)) / (1 + annealing)
-        )
-
-    def _psi(self, cosine: Tensor) -> Tensor:
+    def target(self, cosine: Tensor) -> Tensor:
         knots = [math.cos(i * math.pi / self.margin) for i in range(1, self.margin)]
         k = sum((cosine.detach() <= knot).to(cosine.dtype) for knot in knots)
         sign = 1 - 2 * (k % 2)

@@ -28,8 +28,8 @@ OF_THE_OPTIMIZER = (
 
 @dataclass(frozen=True)
 class Annealing:
-    """λ of L-Softmax and SphereFace, base·(1 + gamma·i)^−power, where i goes from 0 to `iterations`
-    over the stage, however long it is."""
+    """λ of L-Softmax, SphereFace and ArcFace, base·(1 + gamma·i)^−power, where i goes from 0 to
+    `iterations` over the stage, however long it is."""
 
     base: float = field(default=0.0, metadata={"at_least": 0})  # 0: λ stays as it is
     gamma: float = field(default=0.12, metadata={"at_least": 0})

@@ -15,7 +15,7 @@ from wcdas.data.random import stream
 from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.concentration import ConcentrationHead
-from wcdas.heads.multiplicative_margin import MultiplicativeMarginHead
+from wcdas.heads.margin import AnnealedMarginHead
 from wcdas.kernels.streams import Beside
 from wcdas.training import checkpoint
 from wcdas.training.average import WeightAverage
@@ -64,7 +64,7 @@ class StageRun:
             # What a method builds may have parts that a step leaves out.
             extra = trainer.method.build_model is not plain_model
             self.parallel = DistributedDataParallel(self.step, find_unused_parameters=extra)
-        self.annealed = [m for m in self.model.modules() if isinstance(m, MultiplicativeMarginHead)]
+        self.annealed = [m for m in self.model.modules() if isinstance(m, AnnealedMarginHead)]
         self.first, self.before, self.epochs = chain([s for _, s in trainer.stages], index)
         if stage.optimizer == "fresh" or trainer.optimizer is None:
             trainer.optimizer = create_optimizer(self.model, self.first)

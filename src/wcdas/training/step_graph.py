@@ -1,6 +1,5 @@
 """A step of training as one CUDA graph."""
 
-import threading
 from collections.abc import Callable
 
 import torch
@@ -8,12 +7,14 @@ import torch
 from wcdas.kernels.streams import own_stream
 from wcdas.training.seeded import seeded
 
-ONE_AT_A_TIME = threading.Lock()
 WARM_UP = 3  # steps before the capture: libraries choose their kernels, code is compiled
 
 
 class StepGraph:
     """A function without arguments, run once a replay.
+
+    Its random numbers come from a sequence of its own, since graphs of several threads would else
+    share the seed that lies on the device.
 
     Args:
         body: what is captured: device work alone, on tensors that stay where they are.
@@ -21,11 +22,18 @@ class StepGraph:
     """
 
     def __init__(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
-        with ONE_AT_A_TIME:
-            self._capture(body, undo)
+        self.graph = torch.cuda.CUDAGraph()
+        self.random = torch.Generator(torch.device("cuda", torch.cuda.current_device()))
+        with seeded(0):  # nobody else may draw from PyTorch's own sequence meanwhile
+            usual = torch.cuda.default_generators[torch.cuda.current_device()]
+            before = usual.graphsafe_get_state()
+            usual.graphsafe_set_state(self.random)
+            try:
+                self._capture(body, undo)
+            finally:
+                usual.graphsafe_set_state(before)
 
     def _capture(self, body: Callable[[], None], undo: Callable[[], None]) -> None:
-        self.graph = torch.cuda.CUDAGraph()
         stream = own_stream("capture")
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -40,5 +48,5 @@ class StepGraph:
 
     def replay(self, seed: int) -> None:
         """Run the step; `seed` is that of all its random numbers."""
-        with seeded(seed):
-            self.graph.replay()
+        self.random.manual_seed(seed)
+        self.graph.replay()

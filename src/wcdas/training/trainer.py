@@ -144,9 +144,10 @@ class Trainer:
     def _prepare_for_gpu(self) -> None:
         """The kernels where there are some; convolutions of others want the channels last."""
         backbone = self.model.backbone
-        if isinstance(backbone, ResNet32):
-            fuse(backbone)
-        else:
+        for module in self.model.modules():
+            if isinstance(module, ResNet32):
+                fuse(module)
+        if not isinstance(backbone, ResNet32):
             backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.loading["memory_format"] = torch.channels_last
 
