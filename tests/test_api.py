@@ -26,7 +26,13 @@ def test_train_from_a_thread(tmp_path):
     runs = []
     thread = threading.Thread(
         target=lambda: runs.append(
-            wcdas.train(method="softmax", settings=ONE_EPOCH, out=tmp_path / "run", device="cpu")
+            wcdas.train(
+                method="softmax",
+                settings=ONE_EPOCH,
+                out=tmp_path / "run",
+                device="cpu",
+                report=False,
+            )
         )
     )
     thread.start()
@@ -40,7 +46,9 @@ def test_settings_as_a_table_or_as_lines(tmp_path):
     table = {"epochs": 1, "data.imbalance": 10, "stages.representation.milestones": [0.5]}
     lines = ["epochs=1", "data.imbalance=10", "stages.representation.milestones=[0.5]"]
     runs = [
-        wcdas.train(method="softmax", settings=settings, out=tmp_path / str(i), device="cpu")
+        wcdas.train(
+            method="softmax", settings=settings, out=tmp_path / str(i), device="cpu", report=False
+        )
         for i, settings in enumerate((table, lines))
     ]
     first, second = ((run.path / "run.toml").read_text() for run in runs)
@@ -62,13 +70,19 @@ def test_a_text_that_looks_like_a_number_stays_one(tmp_path, pictures, monkeypat
 def test_the_method_comes_from_the_recipe_then_the_call_then_the_settings(tmp_path):
     recipe = tmp_path / "own.toml"
     recipe.write_text('method = "softmax"\nepochs = 1\n')
-    run = wcdas.train(recipe=recipe, out=tmp_path / "a", device="cpu")
+    run = wcdas.train(recipe=recipe, out=tmp_path / "a", device="cpu", report=False)
     assert run.metrics["method"] == "softmax"
-    run = wcdas.train(method="angular-softmax", recipe=recipe, out=tmp_path / "b", device="cpu")
+    run = wcdas.train(
+        method="angular-softmax", recipe=recipe, out=tmp_path / "b", device="cpu", report=False
+    )
     assert run.metrics["method"] == "angular-softmax"
     settings = {"method": "softmax"}
     run = wcdas.train(
-        method="wcdas", settings=settings | ONE_EPOCH, out=tmp_path / "c", device="cpu"
+        method="wcdas",
+        settings=settings | ONE_EPOCH,
+        out=tmp_path / "c",
+        device="cpu",
+        report=False,
     )
     assert run.metrics["method"] == "softmax"
     assert run.model.info.head == "linear"
@@ -77,12 +91,14 @@ def test_the_method_comes_from_the_recipe_then_the_call_then_the_settings(tmp_pa
 @pytest.mark.parametrize("settings", [3, [3], {"epochs=1"}])
 def test_settings_of_another_kind(settings):
     with pytest.raises(InputError, match=r"settings are .*; expected {'epochs': 50} or \['epochs"):
-        wcdas.train(settings=settings)
+        wcdas.train(settings=settings, report=False)
 
 
 def test_state_of_the_process_is_given_back(tmp_path):
     settings = ONE_EPOCH | {"deterministic": True}
-    wcdas.train(method="softmax", settings=settings, out=tmp_path / "run", device="cpu")
+    wcdas.train(
+        method="softmax", settings=settings, out=tmp_path / "run", device="cpu", report=False
+    )
     assert not torch.are_deterministic_algorithms_enabled()
 
 
@@ -92,7 +108,7 @@ def test_state_of_the_process_is_given_back(tmp_path):
 )
 def test_a_start_that_fails_leaves_nothing(tmp_path, settings):
     with pytest.raises(InputError):
-        wcdas.train(settings=settings, out=tmp_path / "run", device="cpu")
+        wcdas.train(settings=settings, out=tmp_path / "run", device="cpu", report=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -109,7 +125,9 @@ def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypa
         "wcdas.training.building.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3)
     )
     with pytest.raises(InputError, match=r"0\.jpg cannot be read"):
-        wcdas.train(folder, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", workers=0)
+        wcdas.train(
+            folder, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", workers=0, report=False
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -118,7 +136,7 @@ def test_a_run_of_a_folder_is_named_after_it(tmp_path, pictures, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = ONE_EPOCH
     paths = [
-        wcdas.train(data, "softmax", settings=settings, device="cpu", workers=0).path
+        wcdas.train(data, "softmax", settings=settings, device="cpu", workers=0, report=False).path
         for data in (tmp_path / "my pictures", "my pictures/")
     ]
     assert paths == [Path(f"runs/my pictures-softmax-s0-{n}") for n in (1, 2)]

@@ -17,7 +17,7 @@ from PIL import Image
 import wcdas
 from wcdas import cli
 
-EPOCHS = ["--set", "stages.representation.epochs=1", "stages.classifier.epochs=1"]
+EPOCHS = ["--no-report", "--set", "stages.representation.epochs=1", "stages.classifier.epochs=1"]
 
 
 class Outcome(NamedTuple):

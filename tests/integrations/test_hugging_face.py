@@ -175,4 +175,4 @@ def test_what_cannot_be_used_is_one_line(photographs, make, line):
 
 def test_a_sweep_wants_a_folder(photographs):
     with pytest.raises(InputError, match="save it with save_to_disk and name the folder"):
-        wcdas.sweep(dataset(photographs), ["softmax"])
+        wcdas.sweep(dataset(photographs), ["softmax"], report=False)

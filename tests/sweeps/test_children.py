@@ -131,7 +131,8 @@ def test_a_method_that_a_script_registers_is_refused(sweep, tmp_path, monkeypatc
 def test_stopped_and_resumed_side_by_side(tmp_path, stop_when):
     """The end is that of runs one after the other with as many threads."""
     out, names = tmp_path / "side by side", ["softmax-s0", "wcdas-s0"]
-    options = {"methods": "softmax,wcdas", "seeds": 1, "settings": {"epochs": 2}, "device": "cpu"}
+    options = {"methods": "softmax,wcdas", "seeds": 1, "settings": {"epochs": 2}}
+    options |= {"device": "cpu", "report": False}
     log = out / "wcdas-s0" / "log.jsonl"
     stop_when(lambda: log.exists() and log.read_bytes())
     with pytest.raises(InterruptedRunError) as stopped:
@@ -140,7 +141,7 @@ def test_stopped_and_resumed_side_by_side(tmp_path, stop_when):
     assert list((out / "wcdas-s0" / "checkpoint").iterdir())
     assert not (out / "wcdas-s0" / "metrics.json").exists()
 
-    again = wcdas.sweep(out=out, resume=True, parallel=2, device="cpu")
+    again = wcdas.sweep(out=out, resume=True, parallel=2, device="cpu", report=False)
     whole = wcdas.sweep(out=tmp_path / "one by one", **options)
     for name in names:
         for file in ("run.toml", "metrics.json", "model.safetensors"):

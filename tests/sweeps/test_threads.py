@@ -61,21 +61,15 @@ def _interrupt():
 
 
 def test_two_runs_side_by_side_are_those_of_one_after_the_other(features, tmp_path):
-    settings = {"epochs": 1, "batch_size": 64}
+    options = {"settings": {"epochs": 1, "batch_size": 64}, "device": "cpu", "report": False}
 
     def train(run, interrupt):
         out = tmp_path / f"threads-{run.seed}"
-        wcdas.train(features, "wcdas", settings=settings, seed=run.seed, out=out, device="cpu")
+        wcdas.train(features, "wcdas", seed=run.seed, out=out, **options)
 
     assert set(dict(in_threads(RUNS[:2], 2, train)).values()) == {None}
     for run in RUNS[:2]:
-        alone = wcdas.train(
-            features,
-            "wcdas",
-            settings=settings,
-            seed=run.seed,
-            out=tmp_path / f"alone-{run.seed}",
-            device="cpu",
-        )
+        out = tmp_path / f"alone-{run.seed}"
+        alone = wcdas.train(features, "wcdas", seed=run.seed, out=out, **options)
         beside = tmp_path / f"threads-{run.seed}" / "model.safetensors"
         assert beside.read_bytes() == (alone.path / "model.safetensors").read_bytes()

@@ -28,7 +28,7 @@ def torchrun(monkeypatch):
     def run(*arguments):
         command = [TORCHRUN, "--standalone", "--nproc-per-node", "2", "-m", "wcdas.cli", "train"]
         child = subprocess.Popen(
-            [*map(str, command), *map(str, arguments)],
+            [*map(str, command), "--no-report", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

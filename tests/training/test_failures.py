@@ -70,11 +70,12 @@ def small_disk(tmp_path):
 
 
 def test_a_full_disk(small_disk, tmp_path, start, written):
+    train = ("train", "--no-report", "--out")
     arguments = ["--set", "stages.representation.epochs=2", "stages.classifier.epochs=2"]
-    whole = start("train", "--out", tmp_path / "whole", *arguments)
+    whole = start(*train, tmp_path / "whole", *arguments)
     run, filler = small_disk / "run", small_disk / "filler"
     filler.write_bytes(bytes(9_500_000))  # a checkpoint of 3.8 MB fits, two do not
-    child = start("train", "--out", run, *arguments)
+    child = start(*train, run, *arguments)
     assert child.status() == 1, child.output.read_text()
     text = child.output.read_text()
     assert "Traceback" not in text
@@ -82,9 +83,9 @@ def test_a_full_disk(small_disk, tmp_path, start, written):
     kept = list((run / "checkpoint").iterdir())
     assert kept
     assert checkpoint.load_latest(run / "checkpoint") is not None
-    assert start("train", "--out", run, "--resume").status() == 1  # still full
+    assert start(*train, run, "--resume").status() == 1  # still full
     filler.unlink()
-    again = start("train", "--out", run, "--resume")
+    again = start(*train, run, "--resume")
     assert again.status() == 0, again.output.read_text()
     assert whole.status() == 0
     written.assert_same(run, tmp_path / "whole")

@@ -151,8 +151,10 @@ def test_random_numbers_are_those_of_the_seed_while_others_capture():
 def test_a_sweep_in_threads_is_that_of_one_after_the_other(tmp_path):
     options = {"settings": SHORT, "device": "cuda"}
     methods = ["softmax", "wcdas", "equalization"]
-    beside = wcdas.sweep("digits-lt", methods, 2, parallel=4, out=tmp_path / "p", **options)
-    alone = wcdas.sweep("digits-lt", methods, 2, out=tmp_path / "s", **options)
+    beside = wcdas.sweep(
+        "digits-lt", methods, 2, parallel=4, out=tmp_path / "p", **options, report=False
+    )
+    alone = wcdas.sweep("digits-lt", methods, 2, out=tmp_path / "s", **options, report=False)
     for run in alone.results["runs"]:
         one, other = (json.loads(p.read_text().splitlines()[0])["loss"]
                       for p in ((tmp_path / "p" / run / "log.jsonl"),

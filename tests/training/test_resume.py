@@ -14,10 +14,14 @@ SETTINGS = [
     f"stages.representation.epochs={EPOCHS[0]}",
     f"stages.classifier.epochs={EPOCHS[1]}",
     "evaluate_every=2",
+    "backbone.name=resnet8",
 ]
+TRAIN = ("train", "--no-report", "--out")
 EVERY_STEP, EVERY_EPOCH = 0.0, 1e9
 
 DEFERRED = f"""
+[backbone]
+name = "resnet8"
 [stages.representation]
 epochs = {EPOCHS[0]}
 loss = "ldam"
@@ -58,16 +62,14 @@ def kill_and_resume(run, arguments, start, written, checkpoint_seconds, seed):
     pause = random.Random(seed)
     again = []
     for moment, reached in moments(run, written).items():
-        child = start(
-            "train", "--out", run, *arguments, *again, checkpoint_seconds=checkpoint_seconds
-        )
+        child = start(*TRAIN, run, *arguments, *again, checkpoint_seconds=checkpoint_seconds)
         child.wait_for(reached)
         if moment != "between":
             time.sleep(pause.uniform(0, 0.04))
         child.process.kill()
         assert child.status() == -9, child.output.read_text()
         again = ["--resume"]
-    child = start("train", "--out", run, "--resume", checkpoint_seconds=checkpoint_seconds)
+    child = start(*TRAIN, run, "--resume", checkpoint_seconds=checkpoint_seconds)
     assert child.status() == 0, child.output.read_text()
 
 
@@ -86,14 +88,14 @@ def kill_and_resume(run, arguments, start, written, checkpoint_seconds, seed):
 )
 def test_killed_and_resumed(method, settings, checkpoint_seconds, tmp_path, start, written):
     arguments = ["--method", method, "--set", *SETTINGS, *settings]
-    whole = start("train", "--out", tmp_path / "whole", *arguments)
+    whole = start(*TRAIN, tmp_path / "whole", *arguments)
     assert whole.status() == 0, whole.output.read_text()
     kill_and_resume(tmp_path / "killed", arguments, start, written, checkpoint_seconds, method)
     written.assert_same(tmp_path / "killed", tmp_path / "whole")
 
 
 def test_a_continued_optimizer_survives(deferred, tmp_path, start, written):
-    whole = start("train", "--out", tmp_path / "whole", *deferred)
+    whole = start(*TRAIN, tmp_path / "whole", *deferred)
     assert whole.status() == 0, whole.output.read_text()
     kill_and_resume(tmp_path / "killed", deferred, start, written, EVERY_STEP, 1)
     written.assert_same(tmp_path / "killed", tmp_path / "whole")
@@ -134,24 +136,24 @@ def test_the_command_line_killed_and_resumed(tmp_path, written, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_and_resumed(number, tmp_path, start, written):
     arguments = ["--set", *SETTINGS]
-    whole = start("train", "--out", tmp_path / "whole", *arguments)
+    whole = start(*TRAIN, tmp_path / "whole", *arguments)
     run = tmp_path / "stopped"
-    child = start("train", "--out", run, *arguments)
+    child = start(*TRAIN, run, *arguments)
     child.wait_for(lambda: len(written.log(run)) == 1)
     os.kill(child.process.pid, number)
     assert child.status() == 130
     assert f"stopped; go on with: wcdas train --out {run} --resume" in child.output.read_text()
     assert not (run / "model.safetensors").exists()
-    assert start("train", "--out", run, "--resume").status() == 0
+    assert start(*TRAIN, run, "--resume").status() == 0
     assert whole.status() == 0
     written.assert_same(run, tmp_path / "whole")
 
 
 def test_a_finished_run_resumes_to_its_table(tmp_path, start):
     run = tmp_path / "run"
-    assert start("train", "--out", run, "--set", "epochs=1").status() == 0
+    assert start(*TRAIN, run, "--set", "epochs=1").status() == 0
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
-    again = start("train", "--out", run, "--resume")
+    again = start(*TRAIN, run, "--resume")
     assert again.status() == 0
     assert "few (< 20)" in again.output.read_text()
     assert {f: f.stat().st_mtime_ns for f in run.rglob("*") if f.is_file()} == before

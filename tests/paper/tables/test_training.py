@@ -157,7 +157,7 @@ def test_a_changed_recipe_is_refused_not_mixed(tmp_path):
     one = of_stand_in(TABLE.rows[0], TABLE.parts[0])
     wcdas.sweep(
         "digits-lt", ["crt"], 1, settings={"epochs": 1, "backbone.name": "resnet8"},
-        out=folder(setting, one), device="cpu",
+        out=folder(setting, one), device="cpu", report=False,
     )  # fmt: skip
     metrics = RunFolder(folder(setting, one) / "crt-s0").model
     metrics.unlink()
