@@ -14,6 +14,7 @@ from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.heads.l_softmax import LSoftmaxHead
 from wcdas.heads.linear import LinearHead
 from wcdas.heads.lws import LWSHead
+from wcdas.heads.sharded_wcdas import ShardedWCDASHead
 from wcdas.heads.sphereface import SphereFaceHead
 from wcdas.heads.t_vmf import TvMFHead
 from wcdas.heads.tau_norm import TauNormHead
@@ -75,6 +76,7 @@ __all__ = [
     "LSoftmaxHead",
     "LWSHead",
     "LinearHead",
+    "ShardedWCDASHead",
     "SphereFaceHead",
     "TauNormHead",
     "TvMFHead",

@@ -12,7 +12,7 @@ The negatives go through matrix products; the target column is apart, in exact f
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,10 +36,37 @@ def wcdas_losses(
     log_prior: Tensor | None = None,
 ) -> Tensor:
     """The same as `wcdas.kernels.plain.wcdas_losses`, with first derivatives only."""
-    losses: Tensor = _Losses.apply(
-        features, weight, w_rho, scale, labels, log_prior, label_smoothing
-    )[0]
-    return losses
+    parts = of_classes(features, weight, w_rho, scale, labels, log_prior)
+    return parts.losses(len(weight), label_smoothing)
+
+
+class Parts(NamedTuple):
+    """What the loss of every sample is made of, each (batch,)."""
+
+    negatives: Tensor  # lse_{j≠y} z_j
+    target: Tensor  # z_y
+    total: Tensor  # Σ_j z_j
+
+    def losses(self, num_classes: int, label_smoothing: float) -> Tensor:
+        losses = -logsigmoid(self.target - self.negatives)
+        if label_smoothing:
+            lse = torch.logaddexp(self.negatives, self.target)
+            smooth = lse - self.total / num_classes
+            losses = (1 - label_smoothing) * losses + label_smoothing * smooth
+        return losses
+
+
+def of_classes(
+    features: Tensor,
+    weight: Tensor,
+    w_rho: Tensor,
+    scale: Tensor,
+    labels: Tensor,
+    log_prior: Tensor | None,
+) -> Parts:
+    """The parts of some classes; a label of −1 is a class that is not among them, its target 0."""
+    parts = _Parts.apply(features, weight, w_rho, scale, labels, log_prior)
+    return Parts(*parts[:3])
 
 
 class _Density:
@@ -59,7 +86,7 @@ class _Density:
         return grad_w_rho, (q_squared * d + 2 * rho * du) / self.scale
 
 
-class _Losses(torch.autograd.Function):
+class _Parts(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -70,16 +97,16 @@ class _Losses(torch.autograd.Function):
         scale: Tensor,
         labels: Tensor,
         log_prior: Tensor | None,
-        label_smoothing: float,
     ) -> tuple[Tensor, ...]:
         x, x_norm = unit(features)
         w_norm = torch.linalg.vector_norm(weight, dim=1)
         w_y = weight[labels] * _inverse(w_norm[labels]).unsqueeze(1)
         u_y = target_u(x, x_norm, w_y, w_norm[labels])
-        target = _Density(w_rho[labels], scale)
-        z_y = target.numerator / target.denominator(u_y)
+        of_target = _Density(w_rho[labels], scale)
+        z_y = of_target.numerator / of_target.denominator(u_y)
         if log_prior is not None:
             z_y = z_y + log_prior[labels]
+        z_y = torch.where(labels < 0, 0, z_y)
 
         batch, num_classes = len(labels), len(weight)
         lse, total, kept = torch.full_like(z_y, -torch.inf), z_y, []
@@ -89,30 +116,26 @@ class _Losses(torch.autograd.Function):
             z = density.numerator / density.denominator(u)
             if log_prior is not None:
                 z = z + log_prior[classes]
-            if label_smoothing:
-                total = total + _replace_target(z, labels, classes, 0.0).sum(1)
+            total = total + _replace_target(z, labels, classes, 0.0).sum(1)
             negatives = _replace_target(z, labels, classes, -torch.inf)
             lse = torch.logaddexp(lse, negatives.logsumexp(1))
             if batch * num_classes <= KEPT:
                 kept.append(u)
-
-        losses = -logsigmoid(z_y - lse)
-        if label_smoothing:
-            smooth = torch.logaddexp(lse, z_y) - total / num_classes
-            losses = (1 - label_smoothing) * losses + label_smoothing * smooth
-        return losses, lse, z_y, u_y, w_norm, *kept
+        return lse, z_y, total, u_y, w_norm, *kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        *tensors, ctx.label_smoothing = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*tensors, *output[1:])
+        lse, _, _, *others = output
+        ctx.mark_non_differentiable(*others)
+        ctx.save_for_backward(*inputs, lse, *others)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = _Gradients.apply(grad, ctx.label_smoothing, *ctx.saved_tensors)
+    def backward(
+        ctx: Any, by_lse: Tensor, by_target: Tensor, by_total: Tensor, *_: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        gradients = _Gradients.apply(by_lse, by_target, by_total, *ctx.saved_tensors)
         to_features, to_weight, to_w_rho, to_scale, to_log_prior = gradients
-        return to_features, to_weight, to_w_rho, to_scale, None, to_log_prior, None
+        return to_features, to_weight, to_w_rho, to_scale, None, to_log_prior
 
 
 class _Gradients(torch.autograd.Function):
@@ -122,8 +145,9 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        grad: Tensor,
-        label_smoothing: float,
+        by_lse: Tensor,
+        by_target: Tensor,
+        by_total: Tensor,
         features: Tensor,
         weight: Tensor,
         w_rho: Tensor,
@@ -131,15 +155,12 @@ class _Gradients(torch.autograd.Function):
         labels: Tensor,
         log_prior: Tensor | None,
         lse: Tensor,
-        z_y: Tensor,
         u_y: Tensor,
         w_norm: Tensor,
         *kept: Tensor,
     ) -> tuple[Tensor | None, ...]:
         x, x_norm = unit(features)
         batch, num_classes = len(labels), len(weight)
-        uniform = label_smoothing / num_classes
-        lse_all = torch.logaddexp(lse, z_y)
 
         to_x = torch.zeros_like(x)
         to_weight, to_w_rho, to_scale, to_log_prior = [], [], [], []
@@ -150,8 +171,8 @@ class _Gradients(torch.autograd.Function):
             D = density.denominator(u)
             z = density.numerator / D
             p = z if log_prior is None else z + log_prior[classes]
-            p = (p - lse_all.unsqueeze(1)).exp()
-            e = (p - uniform if uniform else p) * grad.unsqueeze(1)
+            p = (p - lse.unsqueeze(1)).exp()
+            e = p * by_lse.unsqueeze(1) + by_total.unsqueeze(1)
             e = _replace_target(e, labels, classes, 0.0)
             d = e * z / D
             sum_d, sum_du = d.sum(0), (d * u).sum(0)
@@ -170,19 +191,19 @@ class _Gradients(torch.autograd.Function):
         inverse_norm_y = _inverse(w_norm[labels]).unsqueeze(1)
         w_y = weight[labels] * inverse_norm_y
         D_y = target.denominator(u_y)
-        p_y, others = (z_y - lse).sigmoid(), (lse - z_y).sigmoid()
-        e_y = (label_smoothing * p_y - uniform - (1 - label_smoothing) * others) * grad
+        e_y = torch.where(labels < 0, 0, by_target + by_total)
         d_y = e_y * target.numerator / D_y / D_y
         grad_w_rho, grad_scale = target.gradients(d_y, d_y * u_y)
         d_y, u_y = (2 * target.rho * d_y).unsqueeze(1), u_y.unsqueeze(1)
         to_x = to_x + d_y * ((w_y - x) + u_y * x)
         to_w_y = d_y * ((x - w_y) + u_y * w_y) * inverse_norm_y
+        own = labels % num_classes  # where there is none, zeros are added to the last class
         return (
             to_x * _inverse(x_norm).unsqueeze(1),
-            _joined(to_weight).index_add_(0, labels, to_w_y),
-            _joined(to_w_rho).index_add_(0, labels, grad_w_rho),
+            _joined(to_weight).index_add_(0, own, to_w_y),
+            _joined(to_w_rho).index_add_(0, own, grad_w_rho),
             _joined(to_scale).sum() + grad_scale.sum(),
-            None if log_prior is None else _joined(to_log_prior).index_add_(0, labels, e_y),
+            None if log_prior is None else _joined(to_log_prior).index_add_(0, own, e_y),
         )
 
     @staticmethod

@@ -1,0 +1,124 @@
+"""The WCDAS head with its classes spread over processes."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from wcdas.heads.base import Head
+from wcdas.heads.wcdas import WCDASHead
+from wcdas.kernels import plain, sharded
+from wcdas.kernels.precision import matmul
+from wcdas.kernels.sphere import unit
+
+
+class ShardedWCDASHead(Head):
+    """A `WCDASHead` of which every process holds, trains and remembers its part of the classes.
+
+    For numbers of classes whose weights, gradients and momentum do not fit on one GPU. Each process
+    gives the features and labels of its own samples, as many as the others, and gets their logits
+    or their loss over all classes. Gradients are those of the mean over the processes, so the
+    backbone goes into DistributedDataParallel and the head, whose gradients are complete, does not.
+
+    Args:
+        in_features: length of a feature vector.
+        num_classes: number of classes, of all processes together.
+        options: of `WCDASHead`.
+
+    Example, under torchrun::
+
+        dist.init_process_group("nccl")
+        backbone = DistributedDataParallel(backbone)
+        head = wcdas.ShardedWCDASHead(512, 1_000_000).cuda()
+        optimizer = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.1)
+        head.loss(backbone(images), labels).backward()
+    """
+
+    def __init__(self, in_features: int, num_classes: int, **options: Any) -> None:
+        nn.Module.__init__(self)  # not the weights of all classes
+        if not (dist.is_available() and dist.is_initialized()):
+            raise RuntimeError(
+                "there is no process group to spread the classes over; call "
+                "torch.distributed.init_process_group first, or use WCDASHead"
+            )
+        rank, world = dist.get_rank(), dist.get_world_size()
+        if num_classes < world:
+            raise ValueError(
+                f"num_classes is {num_classes}; expected at least one for each of {world} processes"
+            )
+        self.in_features, self.num_classes, self.options = in_features, num_classes, options
+        ends = [num_classes * part // world for part in range(world + 1)]
+        self.sizes = [ends[part + 1] - ends[part] for part in range(world)]
+        self.classes = slice(ends[rank], ends[rank + 1])
+        seed = [torch.initial_seed()]
+        dist.broadcast_object_list(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed[0])
+            of_all = WCDASHead(1, num_classes, **options)  # its w_ρ may depend on their number
+            # No two processes' classes are alike.
+            torch.default_generator.manual_seed((seed[0] + rank + 1) % 2**63)
+            self.shard = WCDASHead(in_features, self.sizes[rank], **options)
+        self.shared = ["w_scale"] if len(of_all.w_rho) == num_classes else ["w_scale", "w_rho"]
+        self._take("w_rho", of_all.w_rho)
+
+    @property
+    def concentration(self) -> Tensor:
+        """ρ of this process's classes."""
+        return self.shard.concentration
+
+    @property
+    def scale(self) -> Tensor:
+        return self.shard.scale
+
+    def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
+        weight, w_rho, scale = self._parameters_as(x)
+        cosine = matmul(unit(sharded.of_all(x))[0], unit(weight)[0].mT)
+        mine = scale * plain.density((1 - cosine).clamp_min(0), w_rho)
+        start = dist.get_rank() * len(x)
+        return sharded.joined(mine.mT, self.sizes).mT[start : start + len(x)]
+
+    def losses(
+        self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
+    ) -> Tensor:
+        return sharded.wcdas_losses(
+            x,
+            *self._parameters_as(x),
+            labels,
+            self.classes.start,
+            self.num_classes,
+            label_smoothing,
+            None if log_prior is None else log_prior[self.classes],
+        )
+
+    @torch.no_grad()
+    def whole(self) -> WCDASHead:
+        """The head of all classes, on the CPU of every process: to save, export and predict with.
+
+        All processes have to ask for it.
+        """
+        head = WCDASHead(self.in_features, self.num_classes, **self.options)
+        head = head.to(self.shard.weight.dtype)
+        for name, mine in self.shard.named_parameters():
+            rows = mine if name in self.shared else sharded.joined(mine, self.sizes)
+            head.get_parameter(name).copy_(rows)
+        return head
+
+    def load_whole(self, head: WCDASHead) -> None:
+        """Take this process's classes of a head of all of them, however many had trained it."""
+        for name, parameter in head.named_parameters():
+            self._take(name, parameter)
+
+    @torch.no_grad()
+    def _take(self, name: str, of_all: Tensor) -> None:
+        own = of_all if name in self.shared else of_all[self.classes]
+        self.shard.get_parameter(name).copy_(own)
+
+    def _parameters_as(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Weight, w_ρ and s, with gradients of the mean over the processes."""
+        shard = self.shard
+        over = sharded.shared if "w_rho" in self.shared else sharded.own
+        w_rho = over(shard.w_rho)
+        scale = sharded.shared(shard.scale) if shard.scale_is_trainable else shard.scale
+        w_rho = w_rho.expand(shard.num_classes)
+        return sharded.own(shard.weight).to(x.dtype), w_rho.to(x.dtype), scale.to(x.dtype)

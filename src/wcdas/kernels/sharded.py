@@ -1,0 +1,105 @@
+"""The WCDAS loss with the classes spread over processes.
+
+Every process has some of the classes and some of the samples. The features are gathered, each
+process computes the parts of its own classes for all samples, and three numbers a sample and
+process are what is exchanged of the logits. All processes need as many samples.
+
+Gradients are those of the mean over the processes of what each computes, as DistributedDataParallel
+forms it for the backbone.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from wcdas.kernels import chunked
+
+
+def wcdas_losses(
+    features: Tensor,
+    weight: Tensor,
+    w_rho: Tensor,
+    scale: Tensor,
+    labels: Tensor,
+    first: int,
+    num_classes: int,
+    label_smoothing: float = 0.0,
+    log_prior: Tensor | None = None,
+) -> Tensor:
+    """The losses of this process's samples over the classes of all processes.
+
+    Args:
+        features: (batch, in_features), of this process's samples.
+        weight: (own classes, in_features).
+        w_rho: (own classes,).
+        scale: s, the same on every process.
+        labels: (batch,), among all classes.
+        first: the first of the own classes, which are consecutive.
+        num_classes: of all processes.
+        label_smoothing: ε.
+        log_prior: (own classes,).
+    """
+    batch, rank = len(labels), dist.get_rank()
+    own = of_all(labels) - first
+    own = torch.where((own >= 0) & (own < len(weight)), own, -1)
+    here = chunked.of_classes(of_all(features), weight, w_rho, scale, own, log_prior)
+    negatives, target, total = of_all(torch.stack(here)[None]).unbind(1)
+    parts = chunked.Parts(negatives.logsumexp(0), target.sum(0), total.sum(0))
+    return parts.losses(num_classes, label_smoothing)[rank * batch : (rank + 1) * batch]
+
+
+def of_all(rows: Tensor) -> Tensor:
+    """The rows of all processes; a gradient goes back to the process that a row came from."""
+    if not rows.requires_grad:
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+    from torch.distributed.nn.functional import all_gather  # not in every build of PyTorch
+
+    return torch.cat(all_gather(rows.contiguous()))
+
+
+def joined(rows: Tensor, sizes: list[int]) -> Tensor:
+    """The rows of all processes, of which each has as many as `sizes` says."""
+    padded = F.pad(rows, (0, 0) * (rows.dim() - 1) + (0, max(sizes) - len(rows)))
+    parts = zip(of_all(padded[None]).unbind(0), sizes, strict=True)
+    return torch.cat([part[:size] for part, size in parts])
+
+
+class _Own(torch.autograd.Function):
+    """A parameter that this process alone has: the gradient of a sum becomes that of the mean."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor) -> Tensor:
+        return parameter.view_as(parameter)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient / dist.get_world_size()
+
+
+class _Shared(torch.autograd.Function):
+    """A parameter that all processes have alike, of which each sees a part of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor) -> Tensor:
+        return parameter.view_as(parameter)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous().clone()
+        dist.all_reduce(gradient)
+        return gradient / dist.get_world_size()
+
+
+def own(parameter: Tensor) -> Tensor:
+    result: Tensor = _Own.apply(parameter)
+    return result
+
+
+def shared(parameter: Tensor) -> Tensor:
+    result: Tensor = _Shared.apply(parameter)
+    return result
