@@ -155,7 +155,9 @@ def test_output_folders(refused, command, tmp_path):
         ("--log wandv", "unknown logger 'wandv'; did you mean 'wandb'"),
         ("--log none,wandb", "--log none,wandb: none goes with no other; leave one out"),
         ("--log none --log", "'--log' requires an argument"),
-        ("--seed one", "'--seed'"),
+        ("--seed one", "--seed is 'one'; expected a whole number"),
+        ("--seed 1.5", "--seed is '1.5'; expected a whole number"),
+        ("--workers all", "--workers is 'all'; expected a whole number"),
         ("--sed 1", "no such option: --sed"),
         ("a b", "unexpected extra argument"),
         ("--set", "'--set' requires an argument; see wcdas"),
@@ -220,6 +222,10 @@ def test_bad_recipes(refused, tmp_path, content, said):
         ("evaluate", "missing argument 'RUN'; see wcdas evaluate --help"),
         ("evaluate nowhere", "nowhere holds no trained model"),
         ("evaluate nowhere --temperature 0", "temperature is 0.0; expected a number above 0"),
+        ("evaluate nowhere --temperature hot", "--temperature is 'hot'; expected a number"),
+        ("predict nowhere x.png --abstain half", "--abstain is 'half'; expected a number"),
+        ("sweep --seeds three", "--seeds is 'three'; expected a whole number"),
+        ("serve nowhere --port http", "--port is 'http'; expected a whole number"),
         ("list method", "unknown kind 'method'; did you mean 'methods'"),
         ("check digits-lt --set epochs=3", "expected data.… here"),
         ("check digits-lt --set data.rot=3", "did you mean 'data.root'"),
@@ -317,14 +323,29 @@ def test_features_in_npy(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "check", "train", "sweep", "evaluate", "predict", "export", "serve", "embed", "list"],
+    ("name", "arguments"),
+    [
+        ("", "COMMAND [ARGS]..."),
+        ("check", "DATA"),
+        ("train", "[DATA]"),
+        ("sweep", "[DATA]"),
+        ("evaluate", "RUN"),
+        ("predict", "RUN PICTURE …"),
+        ("export", "RUN"),
+        ("serve", "RUN"),
+        ("report", "RUN …"),
+        ("embed", "RUN [DATA]"),
+        ("paper", "[NAME …]"),
+        ("list", "KIND"),
+    ],
 )
-def test_help(command, name):
+def test_help(command, name, arguments):
     status, out, err = command(*name.split(), "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert ("Examples:\n  " in out) if name else ("train" in out)
+    assert out.startswith(f"{' '.join(['Usage: wcdas', *name.split()])} [OPTIONS] {arguments}\n")
+    assert "<" not in out  # no Python types
 
 
 @pytest.mark.parametrize("kind", ["methods", "heads", "losses", "datasets", "backbones",

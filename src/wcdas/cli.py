@@ -10,6 +10,7 @@ import typer
 
 from wcdas import __version__
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.usage import USAGE_ERROR, Command, explain, number, whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +21,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-# What the parser raises for any bad command line.
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 Data = Annotated[
     str | None,
@@ -44,7 +43,11 @@ DataSet = Annotated[
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Workers = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Processes that decode images.  [default: all cores but 1]"),
+    typer.Option(
+        parser=whole_number,
+        metavar="N",
+        help="Processes that decode images.  [default: all cores but 1]",
+    ),
 ]
 Prior = Annotated[
     str | None,
@@ -53,10 +56,10 @@ Prior = Annotated[
         help="The class mix to predict for; a file has lines `class,number`.",
     ),
 ]
-Top = Annotated[int, typer.Option(metavar="K", help="How many classes.")]
+Top = Annotated[int, typer.Option(parser=whole_number, metavar="K", help="How many classes.")]
 Abstain = Annotated[
     float | None,
-    typer.Option(metavar="P", help="Say “unsure” below this probability."),
+    typer.Option(parser=number, metavar="P", help="Say “unsure” below this probability."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
 NoReport = Annotated[
@@ -86,7 +89,7 @@ def start(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     data: Annotated[str, typer.Argument(metavar="DATA", help="What `wcdas train` would be given.")],
     settings: DataSet = None,
@@ -108,7 +111,7 @@ def check(
         console.print(line)
 
 
-@app.command(short_help="Train a classifier and evaluate it.")
+@app.command(cls=Command, short_help="Train a classifier and evaluate it.")
 def train(
     data: Data = None,
     method: Annotated[
@@ -121,7 +124,8 @@ def train(
     ] = None,
     settings: Set = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything random.  [default: 0]")
+        int | None,
+        typer.Option(parser=whole_number, metavar="N", help="Of everything random.  [default: 0]"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -175,7 +179,7 @@ def train(
         console.print(f"\n{run.table()}\n{_facts(run.metrics)}\n\n{run.path}")
 
 
-@app.command(short_help="Train methods × seeds and compare them in one table.")
+@app.command(cls=Command, short_help="Train methods × seeds and compare them in one table.")
 def sweep(
     data: Data = None,
     methods: Annotated[
@@ -186,12 +190,14 @@ def sweep(
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", help="How many, from 0 on.  [default: 3]"),
+        typer.Option(parser=whole_number, metavar="N", help="How many, from 0 on.  [default: 3]"),
     ] = None,
     parallel: Annotated[
         int | None,
         typer.Option(
-            metavar="K", help="Runs at a time.  [default: what fits on a GPU, 1 on a CPU]"
+            parser=whole_number,
+            metavar="K",
+            help="Runs at a time.  [default: what fits on a GPU, 1 on a CPU]",
         ),
     ] = None,
     recipe: Annotated[
@@ -211,6 +217,7 @@ def sweep(
     workers: Annotated[
         int | None,
         typer.Option(
+            parser=whole_number,
             metavar="N",
             help="Processes that decode images for a run.  [default: all cores but 1, shared]",
         ),
@@ -254,7 +261,7 @@ def sweep(
     done.raise_failures()
 
 
-@app.command()
+@app.command(cls=Command)
 def evaluate(
     run: Run,
     data: Annotated[
@@ -264,16 +271,17 @@ def evaluate(
     settings: DataSet = None,
     prior: Prior = None,
     logit_adjustment: Annotated[
-        float | None, typer.Option(metavar="TAU", help="z − τ log π after training.")
+        float | None, typer.Option(parser=number, metavar="TAU", help="z − τ log π after training.")
     ] = None,
     tau_norm: Annotated[
-        float | None, typer.Option(metavar="TAU", help="w/‖w‖^τ, for a linear head.")
+        float | None, typer.Option(parser=number, metavar="TAU", help="w/‖w‖^τ, for a linear head.")
     ] = None,
     max_norm: Annotated[
-        float | None, typer.Option(metavar="NORM", help="The largest ‖w‖, for a linear head.")
+        float | None,
+        typer.Option(parser=number, metavar="NORM", help="The largest ‖w‖, for a linear head."),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="Instead of the fitted one.")
+        float | None, typer.Option(parser=number, metavar="T", help="Instead of the fitted one.")
     ] = None,
     aggregate_experts: Annotated[
         bool,
@@ -332,7 +340,7 @@ def evaluate(
         console.print(f"\n{class_table(metrics['per_class'])}")
 
 
-@app.command(short_help="Say what is in pictures, with calibrated probabilities.")
+@app.command(cls=Command, short_help="Say what is in pictures, with calibrated probabilities.")
 def predict(
     run: Run,
     pictures: Annotated[
@@ -350,7 +358,9 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="A .csv, .jsonl or .txt.  [default: the screen]"),
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Pictures at a time.")] = 64,
+    batch_size: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Pictures at a time.")
+    ] = 64,
     device: Device = "auto",
 ) -> None:
     """Say what is in pictures: the most probable classes, with calibrated probabilities.
@@ -380,7 +390,9 @@ def predict(
     )
 
 
-@app.command(short_help="Write a model as ONNX, torch.export, for the Hub, or its card.")
+@app.command(
+    cls=Command, short_help="Write a model as ONNX, torch.export, for the Hub, or its card."
+)
 def export(
     run: Run,
     form: Annotated[
@@ -414,14 +426,18 @@ def export(
     console.print(f"{done.path}{agrees}")
 
 
-@app.command(short_help="Open a page on this machine where pictures are dropped.")
+@app.command(cls=Command, short_help="Open a page on this machine where pictures are dropped.")
 def serve(
     run: Run,
-    port: Annotated[int, typer.Option(metavar="N", help="0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="0 takes a free one.")
+    ] = 8000,
     top: Top = 5,
     prior: Prior = None,
     abstain: Abstain = None,
-    limit: Annotated[float, typer.Option(metavar="MB", help="The largest file.")] = 20,
+    limit: Annotated[
+        float, typer.Option(parser=number, metavar="MB", help="The largest file.")
+    ] = 20,
     device: Device = "auto",
 ) -> None:
     """Serve a page and a JSON endpoint for pictures, on this machine alone.
@@ -449,7 +465,7 @@ def serve(
     )
 
 
-@app.command(short_help="Write the page of a run, or compare runs on one page.")
+@app.command(cls=Command, short_help="Write the page of a run, or compare runs on one page.")
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Folders of finished runs.")],
     out: Annotated[
@@ -478,7 +494,7 @@ def report(
         typer.launch(str(page))
 
 
-@app.command(short_help="Write a dataset's features, to train on or to look at.")
+@app.command(cls=Command, short_help="Write a dataset's features, to train on or to look at.")
 def embed(
     run: Run,
     data: Data = None,
@@ -516,7 +532,7 @@ def embed(
     console.print(f"{count:,} feature vectors in {out}; train on them with: wcdas train {out}")
 
 
-@app.command(short_help="Compute the paper's claims, figures and tables again.")
+@app.command(cls=Command, short_help="Compute the paper's claims, figures and tables again.")
 def paper(
     names: Annotated[
         list[str] | None,
@@ -581,7 +597,7 @@ def paper(
     done.raise_failures()
 
 
-@app.command(name="list")
+@app.command(cls=Command, name="list")
 def list_names(
     kind: Annotated[
         str,
@@ -657,7 +673,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return int(app(_spread_settings(arguments), prog_name="wcdas", standalone_mode=False) or 0)
     except USAGE_ERROR as error:
-        return _fail(_usage(error), 2)
+        return _fail(explain(error), 2)
     except InputError as error:
         return _fail(error, 2)
     except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
@@ -673,13 +689,6 @@ def _run(arguments: list[str]) -> int:
         if "out of memory" not in str(error):
             raise
         return _fail("out of memory; go on with --device cpu, or free the device", 1)
-
-
-def _usage(error: Any) -> str:
-    """A bad command line in one line, with the help that explains it."""
-    message = " ".join(error.format_message().split()).rstrip(".")
-    command = error.ctx.command_path if error.ctx else "wcdas"
-    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
 
 
 def _fail(message: object, status: int) -> int:
