@@ -1,6 +1,7 @@
 """The command line; it parses, calls and prints."""
 
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -577,7 +578,7 @@ def paper(
     from wcdas.paper.run import count, list_claims, run_paper, show
 
     if not names and not everything and not resume:
-        print("\n".join(list_claims()))
+        print("\n".join(list_claims(_width())))
         return
     console = _console()
     done = run_paper(
@@ -616,15 +617,18 @@ def list_names(
     """
     from wcdas.listing import listing
 
-    for line in listing(kind):
-        print(line)
+    print("\n".join(listing(kind, _width())))
 
 
 def _console() -> "Console":
     from rich.console import Console
 
-    whole_lines = not sys.stdout.isatty()  # a file or pipe has no width to wrap at
-    return Console(soft_wrap=whole_lines, highlight=False, markup=False, emoji=False)
+    return Console(soft_wrap=_width() is None, highlight=False, markup=False, emoji=False)
+
+
+def _width() -> int | None:
+    """Of the terminal; a file or pipe has none to wrap at."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _workers(given: int | None) -> int:
