@@ -62,6 +62,7 @@ Abstain = Annotated[
     float | None,
     typer.Option(parser=number, metavar="P", help="Say “unsure” below this probability."),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page; `wcdas report` does it later.")
@@ -359,6 +360,7 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="A .csv, .jsonl or .txt.  [default: the screen]"),
     ] = None,
+    overwrite: Overwrite = False,
     batch_size: Annotated[
         int, typer.Option(parser=whole_number, metavar="N", help="Pictures at a time.")
     ] = 64,
@@ -378,7 +380,7 @@ def predict(
     """
     from wcdas.deploy.predict import write_predictions
 
-    write_predictions(
+    count = write_predictions(
         run,
         pictures,
         form=form,
@@ -388,7 +390,10 @@ def predict(
         abstain=abstain,
         batch_size=batch_size,
         device=device,
+        overwrite=overwrite,
     )
+    if out is not None:
+        _console().print(f"{out}, {count:,} image{'s' * (count != 1)}")
 
 
 @app.command(
@@ -403,6 +408,7 @@ def export(
         Path | None,
         typer.Option(metavar="PATH", help="The file or folder.  [default: beside the model]"),
     ] = None,
+    overwrite: Overwrite = False,
     prior: Prior = None,
 ) -> None:
     """Write a model for other programs, checked against PyTorch on real pictures.
@@ -415,14 +421,14 @@ def export(
     Examples:
       wcdas export RUN
       wcdas export RUN --format torch --out model.pt2
-      wcdas export RUN --prior uniform
+      wcdas export RUN --prior uniform --overwrite
       wcdas export RUN --format hub --out my-model
     """
     from wcdas.deploy import export as export_run
 
     console = _console()
     with console.status("exporting"):
-        done = export_run(run, form, out, prior=prior)
+        done = export_run(run, form, out, prior=prior, overwrite=overwrite)
     agrees = "" if done.difference is None else f", agrees with PyTorch to {done.difference:.0e}"
     console.print(f"{done.path}{agrees}")
 
@@ -476,6 +482,9 @@ def report(
             help="Page and figures.  [default: the run's folder; of several, runs/report-N]",
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page that is in --out.")
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write report.html and figures/; of several runs, one page that compares them.
@@ -489,7 +498,7 @@ def report(
 
     console = _console()
     with console.status("writing the report"):
-        page = write_report(*runs, out=out)
+        page = write_report(*runs, out=out, overwrite=overwrite)
     console.print(str(page))
     if open_page:
         typer.launch(str(page))
@@ -503,6 +512,7 @@ def embed(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")] = Path(
         "features.parquet"
     ),
+    overwrite: Overwrite = False,
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
@@ -528,6 +538,7 @@ def embed(
             device=device,
             workers=_workers(workers),
             skip_bad=skip_bad,
+            overwrite=overwrite,
             **options,
         )
     console.print(f"{count:,} feature vectors in {out}; train on them with: wcdas train {out}")

@@ -161,6 +161,15 @@ def test_the_command(digits_run, copy, tmp_path, capsys):
     both = tmp_path / "both"
     assert cli._run(["report", str(digits_run.path), str(copy), "--out", str(both)]) == 0
     assert (both / "report.html").exists()
+    capsys.readouterr()
+    for runs in ([digits_run.path, copy], [copy]):
+        (both / "report.html").write_text("the last one")
+        again = ["report", *map(str, runs), "--out", str(both)]
+        assert cli._run(again) == 2
+        assert "report.html exists; replace it with --overwrite" in capsys.readouterr().err
+        assert (both / "report.html").read_text() == "the last one"
+        assert cli._run([*again, "--overwrite"]) == 0
+        assert (both / "report.html").read_text("utf-8").startswith("<!")
 
 
 def test_bad_input_is_one_line(digits_run, odd_run, copy, tmp_path, capsys):

@@ -8,6 +8,7 @@ from torch import Tensor
 from wcdas.data.dataset import Dataset
 from wcdas.deploy import load
 from wcdas.deploy.model import Source
+from wcdas.deploy.output import check_new
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.heads import Head
@@ -28,7 +29,7 @@ def report_on(folder: Path, head: Head, features: Tensor, logits: Tensor, datase
     return write_report(folder)
 
 
-def write_report(*runs: Source, out: str | Path | None = None) -> Path:
+def write_report(*runs: Source, out: str | Path | None = None, overwrite: bool = False) -> Path:
     """Write report.html and figures/ for a run, or one page that compares several.
 
     No data is needed, but for a run that was never measured for a page.
@@ -36,6 +37,7 @@ def write_report(*runs: Source, out: str | Path | None = None) -> Path:
     Args:
         runs: runs or their folders.
         out: the folder for page and figures; the run's own, for several `runs/report-<n>`.
+        overwrite: replace a page that is in `out`; a run's own page in its folder always is.
     """
     folders = list(dict.fromkeys(Path(run) for run in runs))
     if not folders:
@@ -44,7 +46,10 @@ def write_report(*runs: Source, out: str | Path | None = None) -> Path:
     if len(records) > 1:
         from wcdas.report.comparison import write_comparison
 
-        return write_comparison(Path(out) if out else next_folder("report"), records)
+        place = Path(out) if out else next_folder("report")
+        return write_comparison(place, records, overwrite)
+    if out:
+        check_new(Path(out) / PAGE, overwrite)
     return _write_run(Path(out) if out else folders[0], records[0])
 
 
