@@ -85,6 +85,38 @@ def test_unreadable_images_are_named(refused, pictures, tmp_path):
     assert "--skip-bad" in said
 
 
+def test_check_shows_the_tail_and_every_bad_image(command, pictures, tmp_path):
+    folder = pictures(tmp_path / "x", china=30, flower=10)
+    bad = [folder / "china" / f"{i}.{('jpg', 'png')[i % 2]}" for i in range(22)]
+    for file in bad:
+        file.write_bytes(b"no image")
+    status, out, err = command("check", folder)
+    assert status == 2
+    assert err == (
+        "wcdas: 22 of 40 images cannot be used; remove them, or leave them out with --skip-bad\n"
+    )
+    assert "14 training and 4 test" in out
+    assert "largest class 8, smallest 6, imbalance 1.33" in out
+    assert "no test" in out  # images that are in both splits
+    lines = out.splitlines()
+    at = lines.index("warning: bad images (22):") + 1
+    named = [line.partition(" cannot be read: ")[0] for line in lines[at : at + 22]]
+    assert named == [f"  {file.relative_to(folder)}" for file in bad]
+    assert command("check", folder, "--skip-bad") == (0, out, "")
+    said = command("train", folder).err
+    assert said.count("china/") == 5
+    assert "; and 17 more. " in said
+
+
+def test_check_of_bad_images_alone(refused, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "x" / name).mkdir(parents=True)
+        (tmp_path / "x" / name / "1.png").write_bytes(b"no image")
+    said = refused("check", tmp_path / "x")
+    assert "2 of 2 images cannot be used: a/1.png cannot be read" in said
+    assert "no image that can be read" in refused("check", tmp_path / "x", "--skip-bad")
+
+
 def test_unreadable_images_are_skipped_and_counted(command, pictures, tmp_path):
     folder = truncated(pictures(tmp_path / "x", china=5, flower=5))
     status, out, err = command("train", folder, "--skip-bad", "--workers", 0, *EPOCHS)

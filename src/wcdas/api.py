@@ -252,10 +252,25 @@ def check_data(
         data: what `train` would be given.
         settings: options of the data: {"data.root": "images"} or ["data.root=images"].
         skip_bad: leave unreadable images out.
+
+    Raises:
+        InputError: at the end, if there are unreadable images that are not to be left out.
     """
-    dataset = open_data(data, data_options(settings), skip_bad)
-    yield from describe(dataset)
+    options = data_options(settings)
+    try:
+        dataset = open_data(data, options, skip_bad=True)
+    except InputError:
+        if not skip_bad:
+            open_data(data, options)  # names the bad images, if too few are left because of them
+        raise
+    yield from describe(dataset, every_bad=True)
     yield from duplicates(dataset)
+    if dataset.bad and not skip_bad:
+        images = len(dataset.train) + len(dataset.test) + len(dataset.bad)
+        raise InputError(
+            f"{len(dataset.bad)} of {images} images cannot be used; remove them, or leave them out "
+            "with --skip-bad"
+        )
 
 
 def _train(

@@ -108,9 +108,8 @@ def check(
 
     console = _console()
     with console.status("reading the data"):
-        lines = list(check_data(data, settings or [], skip_bad))
-    for line in lines:
-        console.print(line)
+        for line in check_data(data, settings or [], skip_bad):
+            console.print(line)
 
 
 @app.command(cls=Command, short_help="Train a classifier and evaluate it.")

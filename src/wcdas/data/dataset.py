@@ -161,7 +161,8 @@ class Dataset:
 
     `input_size` is the side length to train at (0 for features), `channels` 1 or 3 (features: the
     length of a vector), `augment_flip` whether a mirrored image is still of its class.
-    `description` holds facts for `run.toml`; `warnings` are lines to print once.
+    `description` holds facts for `run.toml`; `warnings` are lines to print once; `bad` says of
+    every image that was left out why.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Dataset:
     fingerprint: str
     description: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
 
     @property
     def num_classes(self) -> int:
