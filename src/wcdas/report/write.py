@@ -1,5 +1,6 @@
 """From finished runs to pages."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from wcdas.report.charts import run_charts
 from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
-from wcdas.training.run_folder import RunFolder, next_folder
+from wcdas.sweeps.folder import SweepFolder
+from wcdas.sweeps.result import again
+from wcdas.training.run_folder import RunFolder, finished_runs, next_folder
 
 PAGE, FIGURES = "report.html", "figures"
 
@@ -65,12 +68,34 @@ def _write_run(place: Path, record: Record) -> Path:
 def _record(folder: Path) -> Record:
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; expected a run's folder, such as runs/NAME")
+    if not RunFolder(folder).exists:
+        _explain(folder)
     record = read_record(folder)
     if record is None:
         write_measured(folder, _measured_again(folder))
         record = read_record(folder)
     assert record is not None
     return record
+
+
+def _explain(folder: Path) -> None:
+    """An error for a folder that holds runs and is none, with a command that works."""
+    from wcdas.report.comparison import MOST  # slow to import
+
+    if SweepFolder(folder).exists:
+        sweep = SweepFolder(folder)
+        plan, _ = sweep.read()
+        what = "a sweep's folder"
+        runs = [sweep.run(run).path for run in plan.runs if sweep.run(run).is_finished]
+        if not runs:
+            raise InputError(
+                f"{folder} is {what}, and none of its runs is finished; go on with: {again(folder)}"
+            )
+    else:
+        what, runs = "a folder of runs", finished_runs(folder)
+    if runs:
+        command = shlex.join(["wcdas", "report", *map(str, runs[:MOST])])
+        raise InputError(f"{folder} is {what}; expected runs, such as: {command}")
 
 
 def _measured_again(folder: Path) -> dict[str, Any]:
