@@ -37,6 +37,7 @@ from wcdas.recipes.settings import (
     data_options,
     read_layers,
 )
+from wcdas.recipes.single_step import single_step
 from wcdas.report import report_on
 from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import (
@@ -224,7 +225,7 @@ def sweep(
         followers = create_callbacks(["tensorboard"])
         _train(config, dataset, run, device, workers, None, [], followers, report, False, interrupt)
 
-    _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
+    notes = [note for _, of_method in configured.values() for note in of_method]
     run_sweep(
         plan,
         configs,
@@ -235,7 +236,7 @@ def sweep(
         device=device,
         workers=workers,
         console=console,
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),  # most are of the data, so all methods have the same
         report=report,
     )
     return Sweep(folder.path)
@@ -367,7 +368,7 @@ def _configure(
         config,
         data=data,
         input_size=config.input_size or dataset.input_size,
-    ), notes
+    ), [*notes, *single_step(config, dataset)]
 
 
 def _stored(out: str | Path | None) -> tuple[Table, RunFolder]:

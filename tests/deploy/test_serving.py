@@ -112,7 +112,14 @@ def test_pages_and_what_is_none(address):
 
 
 def test_a_name_that_another_site_points_here_gets_no_answer(address):
-    assert get(address, "/health", host="evil.example")[0] == 400
+    for host in ("evil.example", "127x0y0z1", "localhost.evil.example"):
+        for path in ("/health", "/", "/none"):
+            status, kind, body = get(address, path, host=host)
+            assert (status, kind) == (400, "application/json")
+            assert "expected 127.0.0.1 or localhost" in json.loads(body)["error"]
+        status, table = ask(address, b"x", Host=host)
+        assert status == 400
+        assert "host name" in table["error"]
     port = urlsplit(address).port
     assert get(address, "/health", host=f"localhost:{port}")[0] == 200
 

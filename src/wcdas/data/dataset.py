@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from PIL import Image
@@ -20,8 +20,9 @@ from wcdas.data.decode import Encoded, open_image
 
 
 class Split:
-    """Samples and their labels, int64 (N,) on the CPU."""
+    """Samples and their labels, int64 (N,) on the CPU; `noun` is what a user calls them."""
 
+    noun: ClassVar[str] = "images"
     labels: Tensor
 
     def __len__(self) -> int:
@@ -136,6 +137,7 @@ class BytesImages(StoredImages):
 class FeatureVectors(Split):
     """Precomputed features: float32 (N, d) on the CPU."""
 
+    noun: ClassVar[str] = "samples"
     vectors: Tensor
     labels: Tensor
     prefix: str
