@@ -293,7 +293,7 @@ def test_a_class_without_test_images(command, pictures, tmp_path):
     status, out, _ = command("check", tmp_path / "x")
     assert status == 0
     assert "warning: classes without test images (1): roof" in out
-    assert "test samples that are training samples too" in out  # both were cut alike
+    assert "test images that are training images too" in out  # both were cut alike
 
 
 def test_train_resume_evaluate_embed(command):
@@ -362,7 +362,7 @@ def test_features_in_npy(command, tmp_path):
         ("train", "[DATA]"),
         ("sweep", "[DATA]"),
         ("evaluate", "RUN"),
-        ("predict", "RUN PICTURE …"),
+        ("predict", "RUN IMAGE …"),
         ("export", "RUN"),
         ("serve", "RUN"),
         ("report", "RUN …"),

@@ -341,12 +341,12 @@ def evaluate(
         console.print(f"\n{class_table(metrics['per_class'])}")
 
 
-@app.command(cls=Command, short_help="Say what is in pictures, with calibrated probabilities.")
+@app.command(cls=Command, short_help="Say what is in images, with calibrated probabilities.")
 def predict(
     run: Run,
     pictures: Annotated[
         list[str],
-        typer.Argument(metavar="PICTURE …", help="Files, folders, or patterns like '*.jpg'."),
+        typer.Argument(metavar="IMAGE …", help="Files, folders, or patterns like '*.jpg'."),
     ],
     top: Top = 3,
     prior: Prior = None,
@@ -361,13 +361,13 @@ def predict(
     ] = None,
     overwrite: Overwrite = False,
     batch_size: Annotated[
-        int, typer.Option(parser=whole_number, metavar="N", help="Pictures at a time.")
+        int, typer.Option(parser=whole_number, metavar="N", help="Images at a time.")
     ] = 64,
     device: Device = "auto",
 ) -> None:
-    """Say what is in pictures: the most probable classes, with calibrated probabilities.
+    """Say what is in images: the most probable classes, with calibrated probabilities.
 
-    A line for every picture, in the order given. One that cannot be read is
+    A line for every image, in the order given. One that cannot be read is
     reported on its line, the rest goes on, and the exit status is 1.
 
     \b
@@ -410,7 +410,7 @@ def export(
     overwrite: Overwrite = False,
     prior: Prior = None,
 ) -> None:
-    """Write a model for other programs, checked against PyTorch on real pictures.
+    """Write a model for other programs, checked against PyTorch on real images.
 
     onnx and torch give logits and probabilities and hold class names and
     preprocessing; hub is a folder for huggingface_hub and timm; card is the
@@ -432,7 +432,7 @@ def export(
     console.print(f"{done.path}{agrees}")
 
 
-@app.command(cls=Command, short_help="Open a page on this machine where pictures are dropped.")
+@app.command(cls=Command, short_help="Open a page on this machine where images are dropped.")
 def serve(
     run: Run,
     port: Annotated[
@@ -446,7 +446,7 @@ def serve(
     ] = 20,
     device: Device = "auto",
 ) -> None:
-    """Serve a page and a JSON endpoint for pictures, on this machine alone.
+    """Serve a page and a JSON endpoint for images, on this machine alone.
 
     \b
     Examples:

@@ -74,7 +74,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tm
     assert "truncated" in errors["cut.jpg"]
     assert "100,000,000 pixels" in errors["huge.png"]
     assert errors["none.jpg"] == "the file cannot be read: no such file"
-    assert all("not a picture" in errors[name] for name in ("empty.gif", "text.png"))
+    assert all("not an image" in errors[name] for name in ("empty.gif", "text.png"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
@@ -148,13 +148,13 @@ def test_a_model_of_features_takes_no_pictures(features, every_kind, tmp_path, r
     run = wcdas.train(
         features, "softmax", settings={"epochs": 1}, out=tmp_path / "run", report=False
     )
-    refused("takes vectors of 64 numbers, not pictures", wcdas.predict_files, run, every_kind)
+    refused("takes vectors of 64 numbers, not images", wcdas.predict_files, run, every_kind)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("RUN", "missing argument 'PICTURE"),
+        ("RUN", "missing argument 'IMAGE"),
         ("nowhere x.jpg", "x.jpg does not exist"),
         ("nowhere KINDS", "nowhere holds no trained model"),
         ("RUN KINDS --format cvs", "unknown format 'cvs'; did you mean 'csv'?"),

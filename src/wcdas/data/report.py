@@ -21,8 +21,8 @@ def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
     else:
         lines, bad = dataset.warnings, []
     return [
-        f"{dataset.name}: {tail.images:,} training and {len(dataset.test):,} test samples, "
-        f"{tail.classes:,} classes, fingerprint {dataset.fingerprint[:12]}",
+        f"{dataset.name}: {tail.images:,} training and {len(dataset.test):,} test "
+        f"{dataset.test.noun}, {tail.classes:,} classes, fingerprint {dataset.fingerprint[:12]}",
         f"  largest class {tail.largest:,}, smallest {tail.smallest:,}, imbalance "
         f"{tail.imbalance:.4g}, Gini {tail.gini:.2f}; many {tail.many}, medium {tail.medium}, "
         f"few {tail.few} classes",
@@ -33,12 +33,13 @@ def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
 
 def duplicates(dataset: Dataset) -> Iterator[str]:
     """Test samples that are in the training set too, byte for byte."""
+    noun = dataset.test.noun
     trained = {digest: i for i, digest in enumerate(_digests(dataset.train))}
     same = [(trained[d], i) for i, d in enumerate(_digests(dataset.test)) if d in trained]
     if not same:
-        yield "no test sample is a training sample too"
+        yield f"no test {noun} are training {noun} too"
         return
-    yield f"warning: test samples that are training samples too: {len(same)}, such as"
+    yield f"warning: test {noun} that are training {noun} too: {len(same)}, such as"
     for in_train, in_test in same[:SHOWN]:
         yield f"  {dataset.test.name(in_test)} = {dataset.train.name(in_train)}"
 

@@ -100,10 +100,10 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
 
     async def predict(request: "Request") -> "Response":
         if request.headers.get("content-type", "").startswith("multipart/"):
-            raise HTTPException(415, "send the picture itself as the body, not a form")
+            raise HTTPException(415, "send the image itself as the body, not a form")
         picture = await _body(request, limit)
         if len(picture) == 0:
-            raise HTTPException(400, "the body is empty; expected a picture")
+            raise HTTPException(400, "the body is empty; expected an image")
         try:
             found = await run_sync(answer, picture, limiter=places)
         except InputError as error:
