@@ -64,7 +64,7 @@ def test_a_text_that_looks_like_a_number_stays_one(tmp_path, pictures, monkeypat
     monkeypatch.chdir(tmp_path)
     lines = list(wcdas.check_data("list.txt", {"data.root": "2024"}))
     assert lines == list(wcdas.check_data("list.txt", ["data.root=2024"]))
-    assert lines[0].startswith("list.txt: 2 training and 2 test samples, 2 classes")
+    assert lines[0].startswith("list.txt: 2 training and 2 test images, 2 classes")
 
 
 def test_the_method_comes_from_the_recipe_then_the_call_then_the_settings(tmp_path):

@@ -85,6 +85,38 @@ def test_unreadable_images_are_named(refused, pictures, tmp_path):
     assert "--skip-bad" in said
 
 
+def test_check_shows_the_tail_and_every_bad_image(command, pictures, tmp_path):
+    folder = pictures(tmp_path / "x", china=30, flower=10)
+    bad = [folder / "china" / f"{i}.{('jpg', 'png')[i % 2]}" for i in range(22)]
+    for file in bad:
+        file.write_bytes(b"no image")
+    status, out, err = command("check", folder)
+    assert status == 2
+    assert err == (
+        "wcdas: 22 of 40 images cannot be used; remove them, or leave them out with --skip-bad\n"
+    )
+    assert "14 training and 4 test" in out
+    assert "largest class 8, smallest 6, imbalance 1.33" in out
+    assert "no test" in out  # images that are in both splits
+    lines = out.splitlines()
+    at = lines.index("warning: bad images (22):") + 1
+    named = [line.partition(" cannot be read: ")[0] for line in lines[at : at + 22]]
+    assert named == [f"  {file.relative_to(folder)}" for file in bad]
+    assert command("check", folder, "--skip-bad") == (0, out, "")
+    said = command("train", folder).err
+    assert said.count("china/") == 5
+    assert "; and 17 more. " in said
+
+
+def test_check_of_bad_images_alone(refused, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "x" / name).mkdir(parents=True)
+        (tmp_path / "x" / name / "1.png").write_bytes(b"no image")
+    said = refused("check", tmp_path / "x")
+    assert "2 of 2 images cannot be used: a/1.png cannot be read" in said
+    assert "no image that can be read" in refused("check", tmp_path / "x", "--skip-bad")
+
+
 def test_unreadable_images_are_skipped_and_counted(command, pictures, tmp_path):
     folder = truncated(pictures(tmp_path / "x", china=5, flower=5))
     status, out, err = command("train", folder, "--skip-bad", "--workers", 0, *EPOCHS)
@@ -155,7 +187,9 @@ def test_output_folders(refused, command, tmp_path):
         ("--log wandv", "unknown logger 'wandv'; did you mean 'wandb'"),
         ("--log none,wandb", "--log none,wandb: none goes with no other; leave one out"),
         ("--log none --log", "'--log' requires an argument"),
-        ("--seed one", "'--seed'"),
+        ("--seed one", "--seed is 'one'; expected a whole number"),
+        ("--seed 1.5", "--seed is '1.5'; expected a whole number"),
+        ("--workers all", "--workers is 'all'; expected a whole number"),
         ("--sed 1", "no such option: --sed"),
         ("a b", "unexpected extra argument"),
         ("--set", "'--set' requires an argument; see wcdas"),
@@ -220,6 +254,10 @@ def test_bad_recipes(refused, tmp_path, content, said):
         ("evaluate", "missing argument 'RUN'; see wcdas evaluate --help"),
         ("evaluate nowhere", "nowhere holds no trained model"),
         ("evaluate nowhere --temperature 0", "temperature is 0.0; expected a number above 0"),
+        ("evaluate nowhere --temperature hot", "--temperature is 'hot'; expected a number"),
+        ("predict nowhere x.png --abstain half", "--abstain is 'half'; expected a number"),
+        ("sweep --seeds three", "--seeds is 'three'; expected a whole number"),
+        ("serve nowhere --port http", "--port is 'http'; expected a whole number"),
         ("list method", "unknown kind 'method'; did you mean 'methods'"),
         ("check digits-lt --set epochs=3", "expected data.… here"),
         ("check digits-lt --set data.rot=3", "did you mean 'data.root'"),
@@ -255,7 +293,7 @@ def test_a_class_without_test_images(command, pictures, tmp_path):
     status, out, _ = command("check", tmp_path / "x")
     assert status == 0
     assert "warning: classes without test images (1): roof" in out
-    assert "test samples that are training samples too" in out  # both were cut alike
+    assert "test images that are training images too" in out  # both were cut alike
 
 
 def test_train_resume_evaluate_embed(command):
@@ -317,14 +355,29 @@ def test_features_in_npy(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "check", "train", "sweep", "evaluate", "predict", "export", "serve", "embed", "list"],
+    ("name", "arguments"),
+    [
+        ("", "COMMAND [ARGS]..."),
+        ("check", "DATA"),
+        ("train", "[DATA]"),
+        ("sweep", "[DATA]"),
+        ("evaluate", "RUN"),
+        ("predict", "RUN IMAGE …"),
+        ("export", "RUN"),
+        ("serve", "RUN"),
+        ("report", "RUN …"),
+        ("embed", "RUN [DATA]"),
+        ("paper", "[NAME …]"),
+        ("list", "KIND"),
+    ],
 )
-def test_help(command, name):
+def test_help(command, name, arguments):
     status, out, err = command(*name.split(), "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert ("Examples:\n  " in out) if name else ("train" in out)
+    assert out.startswith(f"{' '.join(['Usage: wcdas', *name.split()])} [OPTIONS] {arguments}\n")
+    assert "<" not in out  # no Python types
 
 
 @pytest.mark.parametrize("kind", ["methods", "heads", "losses", "datasets", "backbones",

@@ -27,7 +27,7 @@ FOLDERS = [
     "paper",
 ]
 # The paper's tables are made by wcdas.api, as a user would make them.
-ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "cli"]
+ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "usage", "cli"]
 
 
 def imported_folders(path: Path) -> set[str]:

@@ -95,7 +95,10 @@ def reader(pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for entry in (*reader.iterdir(), ROOT / "benchmarks", ROOT / "examples"):
-        (tmp_path / entry.name).symlink_to(entry)
+        if entry.name == "RUN":  # which pages write into
+            shutil.copytree(entry, tmp_path / entry.name)
+        else:
+            (tmp_path / entry.name).symlink_to(entry)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

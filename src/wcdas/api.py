@@ -37,6 +37,7 @@ from wcdas.recipes.settings import (
     data_options,
     read_layers,
 )
+from wcdas.recipes.single_step import single_step
 from wcdas.report import report_on
 from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import (
@@ -224,7 +225,7 @@ def sweep(
         followers = create_callbacks(["tensorboard"])
         _train(config, dataset, run, device, workers, None, [], followers, report, False, interrupt)
 
-    _, notes = configured[plan.methods[0]]  # of the data and the machine, so all have the same
+    notes = [note for _, of_method in configured.values() for note in of_method]
     run_sweep(
         plan,
         configs,
@@ -235,7 +236,7 @@ def sweep(
         device=device,
         workers=workers,
         console=console,
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),  # most are of the data, so all methods have the same
         report=report,
     )
     return Sweep(folder.path)
@@ -252,10 +253,25 @@ def check_data(
         data: what `train` would be given.
         settings: options of the data: {"data.root": "images"} or ["data.root=images"].
         skip_bad: leave unreadable images out.
+
+    Raises:
+        InputError: at the end, if there are unreadable images that are not to be left out.
     """
-    dataset = open_data(data, data_options(settings), skip_bad)
-    yield from describe(dataset)
+    options = data_options(settings)
+    try:
+        dataset = open_data(data, options, skip_bad=True)
+    except InputError:
+        if not skip_bad:
+            open_data(data, options)  # names the bad images, if too few are left because of them
+        raise
+    yield from describe(dataset, every_bad=True)
     yield from duplicates(dataset)
+    if dataset.bad and not skip_bad:
+        images = len(dataset.train) + len(dataset.test) + len(dataset.bad)
+        raise InputError(
+            f"{len(dataset.bad)} of {images} images cannot be used; remove them, or leave them out "
+            "with --skip-bad"
+        )
 
 
 def _train(
@@ -352,7 +368,7 @@ def _configure(
         config,
         data=data,
         input_size=config.input_size or dataset.input_size,
-    ), notes
+    ), [*notes, *single_step(config, dataset)]
 
 
 def _stored(out: str | Path | None) -> tuple[Table, RunFolder]:

@@ -1,6 +1,7 @@
 """The command line; it parses, calls and prints."""
 
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 
 from wcdas import __version__
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.usage import USAGE_ERROR, Command, explain, number, whole_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +22,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-# What the parser raises for any bad command line.
-USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 Data = Annotated[
     str | None,
@@ -44,7 +44,11 @@ DataSet = Annotated[
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Workers = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Processes that decode images.  [default: all cores but 1]"),
+    typer.Option(
+        parser=whole_number,
+        metavar="N",
+        help="Processes that decode images.  [default: all cores but 1]",
+    ),
 ]
 Prior = Annotated[
     str | None,
@@ -53,11 +57,12 @@ Prior = Annotated[
         help="The class mix to predict for; a file has lines `class,number`.",
     ),
 ]
-Top = Annotated[int, typer.Option(metavar="K", help="How many classes.")]
+Top = Annotated[int, typer.Option(parser=whole_number, metavar="K", help="How many classes.")]
 Abstain = Annotated[
     float | None,
-    typer.Option(metavar="P", help="Say “unsure” below this probability."),
+    typer.Option(parser=number, metavar="P", help="Say “unsure” below this probability."),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page; `wcdas report` does it later.")
@@ -86,7 +91,7 @@ def start(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     data: Annotated[str, typer.Argument(metavar="DATA", help="What `wcdas train` would be given.")],
     settings: DataSet = None,
@@ -103,12 +108,11 @@ def check(
 
     console = _console()
     with console.status("reading the data"):
-        lines = list(check_data(data, settings or [], skip_bad))
-    for line in lines:
-        console.print(line)
+        for line in check_data(data, settings or [], skip_bad):
+            console.print(line)
 
 
-@app.command(short_help="Train a classifier and evaluate it.")
+@app.command(cls=Command, short_help="Train a classifier and evaluate it.")
 def train(
     data: Data = None,
     method: Annotated[
@@ -121,7 +125,8 @@ def train(
     ] = None,
     settings: Set = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything random.  [default: 0]")
+        int | None,
+        typer.Option(parser=whole_number, metavar="N", help="Of everything random.  [default: 0]"),
     ] = None,
     out: Annotated[
         Path | None,
@@ -175,7 +180,7 @@ def train(
         console.print(f"\n{run.table()}\n{_facts(run.metrics)}\n\n{run.path}")
 
 
-@app.command(short_help="Train methods × seeds and compare them in one table.")
+@app.command(cls=Command, short_help="Train methods × seeds and compare them in one table.")
 def sweep(
     data: Data = None,
     methods: Annotated[
@@ -186,12 +191,14 @@ def sweep(
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", help="How many, from 0 on.  [default: 3]"),
+        typer.Option(parser=whole_number, metavar="N", help="How many, from 0 on.  [default: 3]"),
     ] = None,
     parallel: Annotated[
         int | None,
         typer.Option(
-            metavar="K", help="Runs at a time.  [default: what fits on a GPU, 1 on a CPU]"
+            parser=whole_number,
+            metavar="K",
+            help="Runs at a time.  [default: what fits on a GPU, 1 on a CPU]",
         ),
     ] = None,
     recipe: Annotated[
@@ -211,6 +218,7 @@ def sweep(
     workers: Annotated[
         int | None,
         typer.Option(
+            parser=whole_number,
             metavar="N",
             help="Processes that decode images for a run.  [default: all cores but 1, shared]",
         ),
@@ -254,7 +262,7 @@ def sweep(
     done.raise_failures()
 
 
-@app.command()
+@app.command(cls=Command)
 def evaluate(
     run: Run,
     data: Annotated[
@@ -264,16 +272,17 @@ def evaluate(
     settings: DataSet = None,
     prior: Prior = None,
     logit_adjustment: Annotated[
-        float | None, typer.Option(metavar="TAU", help="z − τ log π after training.")
+        float | None, typer.Option(parser=number, metavar="TAU", help="z − τ log π after training.")
     ] = None,
     tau_norm: Annotated[
-        float | None, typer.Option(metavar="TAU", help="w/‖w‖^τ, for a linear head.")
+        float | None, typer.Option(parser=number, metavar="TAU", help="w/‖w‖^τ, for a linear head.")
     ] = None,
     max_norm: Annotated[
-        float | None, typer.Option(metavar="NORM", help="The largest ‖w‖, for a linear head.")
+        float | None,
+        typer.Option(parser=number, metavar="NORM", help="The largest ‖w‖, for a linear head."),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(metavar="T", help="Instead of the fitted one.")
+        float | None, typer.Option(parser=number, metavar="T", help="Instead of the fitted one.")
     ] = None,
     aggregate_experts: Annotated[
         bool,
@@ -332,12 +341,12 @@ def evaluate(
         console.print(f"\n{class_table(metrics['per_class'])}")
 
 
-@app.command(short_help="Say what is in pictures, with calibrated probabilities.")
+@app.command(cls=Command, short_help="Say what is in images, with calibrated probabilities.")
 def predict(
     run: Run,
     pictures: Annotated[
         list[str],
-        typer.Argument(metavar="PICTURE …", help="Files, folders, or patterns like '*.jpg'."),
+        typer.Argument(metavar="IMAGE …", help="Files, folders, or patterns like '*.jpg'."),
     ],
     top: Top = 3,
     prior: Prior = None,
@@ -350,12 +359,15 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="A .csv, .jsonl or .txt.  [default: the screen]"),
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Pictures at a time.")] = 64,
+    overwrite: Overwrite = False,
+    batch_size: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Images at a time.")
+    ] = 64,
     device: Device = "auto",
 ) -> None:
-    """Say what is in pictures: the most probable classes, with calibrated probabilities.
+    """Say what is in images: the most probable classes, with calibrated probabilities.
 
-    A line for every picture, in the order given. One that cannot be read is
+    A line for every image, in the order given. One that cannot be read is
     reported on its line, the rest goes on, and the exit status is 1.
 
     \b
@@ -367,7 +379,7 @@ def predict(
     """
     from wcdas.deploy.predict import write_predictions
 
-    write_predictions(
+    count = write_predictions(
         run,
         pictures,
         form=form,
@@ -377,10 +389,15 @@ def predict(
         abstain=abstain,
         batch_size=batch_size,
         device=device,
+        overwrite=overwrite,
     )
+    if out is not None:
+        _console().print(f"{out}, {count:,} image{'s' * (count != 1)}")
 
 
-@app.command(short_help="Write a model as ONNX, torch.export, for the Hub, or its card.")
+@app.command(
+    cls=Command, short_help="Write a model as ONNX, torch.export, for the Hub, or its card."
+)
 def export(
     run: Run,
     form: Annotated[
@@ -390,9 +407,10 @@ def export(
         Path | None,
         typer.Option(metavar="PATH", help="The file or folder.  [default: beside the model]"),
     ] = None,
+    overwrite: Overwrite = False,
     prior: Prior = None,
 ) -> None:
-    """Write a model for other programs, checked against PyTorch on real pictures.
+    """Write a model for other programs, checked against PyTorch on real images.
 
     onnx and torch give logits and probabilities and hold class names and
     preprocessing; hub is a folder for huggingface_hub and timm; card is the
@@ -402,29 +420,33 @@ def export(
     Examples:
       wcdas export RUN
       wcdas export RUN --format torch --out model.pt2
-      wcdas export RUN --prior uniform
+      wcdas export RUN --prior uniform --overwrite
       wcdas export RUN --format hub --out my-model
     """
     from wcdas.deploy import export as export_run
 
     console = _console()
     with console.status("exporting"):
-        done = export_run(run, form, out, prior=prior)
+        done = export_run(run, form, out, prior=prior, overwrite=overwrite)
     agrees = "" if done.difference is None else f", agrees with PyTorch to {done.difference:.0e}"
     console.print(f"{done.path}{agrees}")
 
 
-@app.command(short_help="Open a page on this machine where pictures are dropped.")
+@app.command(cls=Command, short_help="Open a page on this machine where images are dropped.")
 def serve(
     run: Run,
-    port: Annotated[int, typer.Option(metavar="N", help="0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="0 takes a free one.")
+    ] = 8000,
     top: Top = 5,
     prior: Prior = None,
     abstain: Abstain = None,
-    limit: Annotated[float, typer.Option(metavar="MB", help="The largest file.")] = 20,
+    limit: Annotated[
+        float, typer.Option(parser=number, metavar="MB", help="The largest file.")
+    ] = 20,
     device: Device = "auto",
 ) -> None:
-    """Serve a page and a JSON endpoint for pictures, on this machine alone.
+    """Serve a page and a JSON endpoint for images, on this machine alone.
 
     \b
     Examples:
@@ -449,7 +471,7 @@ def serve(
     )
 
 
-@app.command(short_help="Write the page of a run, or compare runs on one page.")
+@app.command(cls=Command, short_help="Write the page of a run, or compare runs on one page.")
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN …", help="Folders of finished runs.")],
     out: Annotated[
@@ -459,6 +481,9 @@ def report(
             help="Page and figures.  [default: the run's folder; of several, runs/report-N]",
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a page that is in --out.")
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write report.html and figures/; of several runs, one page that compares them.
@@ -472,13 +497,13 @@ def report(
 
     console = _console()
     with console.status("writing the report"):
-        page = write_report(*runs, out=out)
+        page = write_report(*runs, out=out, overwrite=overwrite)
     console.print(str(page))
     if open_page:
         typer.launch(str(page))
 
 
-@app.command(short_help="Write a dataset's features, to train on or to look at.")
+@app.command(cls=Command, short_help="Write a dataset's features, to train on or to look at.")
 def embed(
     run: Run,
     data: Data = None,
@@ -486,6 +511,7 @@ def embed(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The Parquet file to write.")] = Path(
         "features.parquet"
     ),
+    overwrite: Overwrite = False,
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
@@ -511,12 +537,13 @@ def embed(
             device=device,
             workers=_workers(workers),
             skip_bad=skip_bad,
+            overwrite=overwrite,
             **options,
         )
     console.print(f"{count:,} feature vectors in {out}; train on them with: wcdas train {out}")
 
 
-@app.command(short_help="Compute the paper's claims, figures and tables again.")
+@app.command(cls=Command, short_help="Compute the paper's claims, figures and tables again.")
 def paper(
     names: Annotated[
         list[str] | None,
@@ -561,7 +588,7 @@ def paper(
     from wcdas.paper.run import count, list_claims, run_paper, show
 
     if not names and not everything and not resume:
-        print("\n".join(list_claims()))
+        print("\n".join(list_claims(_width())))
         return
     console = _console()
     done = run_paper(
@@ -581,7 +608,7 @@ def paper(
     done.raise_failures()
 
 
-@app.command(name="list")
+@app.command(cls=Command, name="list")
 def list_names(
     kind: Annotated[
         str,
@@ -600,15 +627,18 @@ def list_names(
     """
     from wcdas.listing import listing
 
-    for line in listing(kind):
-        print(line)
+    print("\n".join(listing(kind, _width())))
 
 
 def _console() -> "Console":
     from rich.console import Console
 
-    whole_lines = not sys.stdout.isatty()  # a file or pipe has no width to wrap at
-    return Console(soft_wrap=whole_lines, highlight=False, markup=False, emoji=False)
+    return Console(soft_wrap=_width() is None, highlight=False, markup=False, emoji=False)
+
+
+def _width() -> int | None:
+    """Of the terminal; a file or pipe has none to wrap at."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _workers(given: int | None) -> int:
@@ -657,7 +687,7 @@ def _run(arguments: list[str]) -> int:
     try:
         return int(app(_spread_settings(arguments), prog_name="wcdas", standalone_mode=False) or 0)
     except USAGE_ERROR as error:
-        return _fail(_usage(error), 2)
+        return _fail(explain(error), 2)
     except InputError as error:
         return _fail(error, 2)
     except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
@@ -673,13 +703,6 @@ def _run(arguments: list[str]) -> int:
         if "out of memory" not in str(error):
             raise
         return _fail("out of memory; go on with --device cpu, or free the device", 1)
-
-
-def _usage(error: Any) -> str:
-    """A bad command line in one line, with the help that explains it."""
-    message = " ".join(error.format_message().split()).rstrip(".")
-    command = error.ctx.command_path if error.ctx else "wcdas"
-    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
 
 
 def _fail(message: object, status: int) -> int:

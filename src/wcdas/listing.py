@@ -1,5 +1,6 @@
-"""What can be named on the command line, a line each."""
+"""What can be named on the command line, and what each is."""
 
+import textwrap
 from collections.abc import Callable
 
 from wcdas.errors import InputError
@@ -14,13 +15,23 @@ DATASETS = {
 }
 
 
-def listing(kind: str) -> list[str]:
-    """The names of a kind, with what each is."""
+def listing(kind: str, width: int | None = None) -> list[str]:
+    """The names of a kind, with what each is: a line each, or wrapped at a width."""
     if kind not in KINDS:
         raise InputError(str(unknown("kind", kind, KINDS)))
     rows = KINDS[kind]()
-    width = max(map(len, rows))
-    return [f"{name:<{width}}  {text}".rstrip() for name, text in rows.items()]
+    column = max(map(len, rows)) + 2
+    lines = [f"{name:<{column}}{text}".rstrip() for name, text in rows.items()]
+    return wrapped(lines, column, width)
+
+
+def wrapped(lines: list[str], column: int, width: int | None) -> list[str]:
+    """Lines that go on below their text, or nearer to the edge where that leaves little room."""
+    if width is None:
+        return lines
+    indent = " " * (column if column <= width // 2 else 4)
+    fold = textwrap.TextWrapper(width, subsequent_indent=indent, break_on_hyphens=False)
+    return [part for line in lines for part in fold.wrap(line)]
 
 
 # Each imports what it needs, so that none waits for the others.
@@ -28,12 +39,15 @@ def listing(kind: str) -> list[str]:
 
 def _methods() -> dict[str, str]:
     from wcdas.methods import METHODS
+    from wcdas.training.method import Method
 
-    return {
-        name: f"{method.summary}; {method.paper}; stages: {' → '.join(method.defaults['stages'])}"
-        + (f"; reported: {method.reported}" if method.reported else "")
-        for name, method in METHODS.items()
-    }
+    def described(method: Method) -> str:
+        stages = f"stages: {' → '.join(method.defaults['stages'])}"
+        reported = f"reported: {method.reported}" if method.reported else ""
+        parts = (method.summary, method.paper, stages, reported)
+        return "; ".join(part for part in parts if part not in ("", "—"))
+
+    return {name: described(method) for name, method in METHODS.items()}
 
 
 def _heads() -> dict[str, str]:

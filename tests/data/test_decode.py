@@ -159,7 +159,7 @@ def test_postscript_is_never_interpreted(tmp_path):
     path.write_bytes(
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
     )
-    with pytest.raises(InputError, match="not a picture that can be read"):
+    with pytest.raises(InputError, match="not an image that can be read"):
         open_image(path, 3)
     assert ".eps" not in extensions()
 

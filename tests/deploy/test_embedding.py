@@ -52,3 +52,13 @@ def test_a_file_that_cannot_be_written(mixed_run, tmp_path, name):
     with pytest.raises(InputError, match=r"cannot be written|ends in \.parquet"):
         wcdas.embed(mixed_run, out=tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
+
+
+def test_a_file_is_replaced_only_if_asked(mixed_run, tmp_path):
+    out = tmp_path / "features.parquet"
+    out.write_text("the last one")
+    with pytest.raises(InputError, match=r"features\.parquet exists; replace it with --overwrite"):
+        wcdas.embed(mixed_run, out=out, device="cpu")
+    assert out.read_text() == "the last one"
+    wcdas.embed(mixed_run, out=out, device="cpu", overwrite=True)
+    assert len(wcdas.open_dataset(out).train) == 24

@@ -116,10 +116,11 @@ def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
     model = wcdas.load(odd_run, device="cpu")
     inputs = model.preprocess(every_kind / "colour.png")[None]
     for prior in ("train", str(tmp_path / "mix.csv")):
+        options = {"prior": prior, "overwrite": True}
         expected = model.logits(inputs, prior).softmax(1)
-        path = wcdas.export(odd_run, "onnx", tmp_path / "model.onnx", prior=prior).path
+        path = wcdas.export(odd_run, "onnx", tmp_path / "model.onnx", **options).path
         torch.testing.assert_close(run_onnx(path, inputs)[1], expected, rtol=0, atol=1e-4)
-        program = wcdas.export(odd_run, "torch", tmp_path / "model.pt2", prior=prior).path
+        program = wcdas.export(odd_run, "torch", tmp_path / "model.pt2", **options).path
         got = torch.export.load(program).module()(inputs)[1]
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
 
@@ -152,7 +153,7 @@ def test_a_file_that_disagrees_is_not_left_behind(odd_run, tmp_path, monkeypatch
     out = tmp_path / exporting.NAMES[form]
     out.write_text("the last one")
     with pytest.raises(WorkError, match="does not agree with PyTorch"):
-        wcdas.export(odd_run, form, out)
+        wcdas.export(odd_run, form, out, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     assert out.read_text() == "the last one"
 
@@ -200,6 +201,7 @@ def test_slips(odd_run, tmp_path, monkeypatch, refused, arguments, said):
     Path("used/x").touch()
     Path("file").touch()
     refused(said, wcdas.export, odd_run, *arguments)
+    refused(said, wcdas.export, odd_run, *arguments, overwrite=True)
     refused("a prior is no part of the format hub", wcdas.export, odd_run, "hub", prior="train")
     refused("nowhere holds no trained model", wcdas.export, "nowhere", "onnx", "x.onnx")
 
@@ -230,12 +232,23 @@ def test_a_plain_installation_says_what_is_missing(odd_run, call, hidden, extra)
     )
 
 
+@pytest.mark.parametrize("form", ["onnx", "torch", "card"])
+def test_a_file_is_replaced_only_if_asked(odd_run, tmp_path, refused, form):
+    out = tmp_path / exporting.NAMES[form]
+    out.write_text("the last one")
+    said = f"{out} exists; replace it with --overwrite, or choose another with --out"
+    refused(said, wcdas.export, odd_run, form, out)
+    assert out.read_text() == "the last one"
+    assert wcdas.export(odd_run, form, out, overwrite=True).path == out
+    assert out.read_bytes() != b"the last one"
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
 def test_the_command(odd_run, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "wcdas.cli", "export", odd_run.path, "--out", tmp_path / "m.onnx"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(rf"{tmp_path}/m\.onnx, agrees with PyTorch to \d?e-\d\d\n", done.stdout)
+    command = [sys.executable, "-m", "wcdas.cli", "export", odd_run.path, "--out"]
+    for options in ([], ["--overwrite"]):
+        done = subprocess.run(
+            [*command, tmp_path / "m.onnx", *options], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.fullmatch(rf"{tmp_path}/m\.onnx, agrees with PyTorch to \d?e-\d\d\n", done.stdout)

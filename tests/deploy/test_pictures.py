@@ -56,11 +56,11 @@ def test_home(tree, monkeypatch):
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ([], "no pictures are named"),
+        ([], "no images are named"),
         (["nowhere.jpg"], "nowhere.jpg does not exist; expected"),
         (["n.jpg", "m.jpg"], "n.jpg does not exist, nor do the 1 others named"),
         (["*.gif"], "no file matches '*.gif'"),
-        (["a", "empty"], "the folder empty holds no pictures"),
+        (["a", "empty"], "the folder empty holds no images"),
     ],
 )
 def test_nothing_to_look_at(tree, refused, named, said):

@@ -65,7 +65,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tm
     (tmp_path / 'it\'s "q".jpg').write_bytes(whole)
     done = command(odd_run.path, tmp_path, tmp_path / "none.jpg", "--format", "jsonl")
     assert done.returncode == 1
-    assert done.stderr == "wcdas: 5 of 6 pictures could not be read; see their lines\n"
+    assert done.stderr == "wcdas: 5 of 6 images could not be read; see their lines\n"
     tables = [json.loads(line) for line in done.stdout.splitlines()]
     errors = {Path(table["file"]).name: table.get("error") for table in tables}
     assert list(errors) == ["cut.jpg", "empty.gif", "huge.png", "it's \"q\".jpg", "text.png",
@@ -74,7 +74,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tm
     assert "truncated" in errors["cut.jpg"]
     assert "100,000,000 pixels" in errors["huge.png"]
     assert errors["none.jpg"] == "the file cannot be read: no such file"
-    assert all("not a picture" in errors[name] for name in ("empty.gif", "text.png"))
+    assert all("not an image" in errors[name] for name in ("empty.gif", "text.png"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
@@ -91,7 +91,8 @@ def test_a_file_name_that_is_no_text(odd_run, every_kind, tmp_path):
 def test_output_to_a_file(odd_run, odd_names, every_kind, tmp_path):
     out = tmp_path / "answers.csv"
     done = command(odd_run.path, every_kind, "--out", out, "--top", 2)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    count = len(list(every_kind.iterdir()))
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{out}, {count} images\n", "")
     with out.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(list(every_kind.iterdir()))
@@ -147,13 +148,13 @@ def test_a_model_of_features_takes_no_pictures(features, every_kind, tmp_path, r
     run = wcdas.train(
         features, "softmax", settings={"epochs": 1}, out=tmp_path / "run", report=False
     )
-    refused("takes vectors of 64 numbers, not pictures", wcdas.predict_files, run, every_kind)
+    refused("takes vectors of 64 numbers, not images", wcdas.predict_files, run, every_kind)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("RUN", "missing argument 'PICTURE"),
+        ("RUN", "missing argument 'IMAGE"),
         ("nowhere x.jpg", "x.jpg does not exist"),
         ("nowhere KINDS", "nowhere holds no trained model"),
         ("RUN KINDS --format cvs", "unknown format 'cvs'; did you mean 'csv'?"),
@@ -168,6 +169,24 @@ def test_slips(odd_run, every_kind, tmp_path, arguments, said):
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_replaced_only_if_asked(odd_run, every_kind, tmp_path):
+    out, bad = tmp_path / "answers.jsonl", tmp_path / "bad.jpg"
+    out.write_text("the last one")
+    bad.write_text("no image")
+    done = command(odd_run.path, every_kind, "--out", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"wcdas: {out} exists; replace it with --overwrite, or choose another with --out\n"
+    )
+    assert out.read_text() == "the last one"
+    done = command(odd_run.path, bad, every_kind / "dot.png", "--out", out, "--overwrite")
+    assert (done.returncode, done.stdout) == (1, "")
+    said = f"wcdas: 1 of 2 images could not be read; see their lines in {out}\n"
+    assert done.stderr == said
+    tables = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [table["status"] for table in tables] == ["unreadable", "ok"]
 
 
 def test_progress_is_shown_on_a_terminal(odd_run, every_kind, tmp_path):
@@ -190,7 +209,7 @@ def test_progress_is_shown_on_a_terminal(odd_run, every_kind, tmp_path):
                 break
             seen += part
         assert process.stdout is not None
-        assert process.stdout.read() == b""
+        assert process.stdout.read().startswith(f"{tmp_path}/x.csv, ".encode())
     os.close(ours)
     assert process.returncode == 0
     assert b"predicting" in seen

@@ -90,7 +90,7 @@ def test_a_text_file_and_then_a_picture(page, picture, tmp_path):
     alert = page.get_by_role("alert")
     alert.wait_for()
     assert alert.inner_text() == (
-        'no "picture" <b>.txt: the file cannot be read: not a picture that can be read'
+        'no "picture" <b>.txt: the file cannot be read: not an image that can be read'
     )
     assert page.locator("#result").is_hidden()
     page.set_input_files("#file", picture)

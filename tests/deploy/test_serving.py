@@ -59,9 +59,9 @@ def bomb() -> bytes:
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        (b"just some text", 415, "not a picture that can be read"),
-        (b"<svg onload='alert(1)'/>", 415, "not a picture that can be read"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "not a picture"),
+        (b"just some text", 415, "not an image that can be read"),
+        (b"<svg onload='alert(1)'/>", 415, "not an image that can be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", 415, "not an image"),
         (b"\xff\xd8\xff\xe0" + bytes(100), 415, "cannot be read"),
         (b"", 400, "the body is empty"),
         (bytes(1_000_001), 413, "the file is larger than 1 MB"),
@@ -78,7 +78,7 @@ def test_what_is_refused(address, body, status, said):
 
 def test_a_form_is_told_what_to_send(address):
     status, table = ask(address, b"--x", **{"Content-Type": "multipart/form-data; boundary=x"})
-    assert (status, table["error"]) == (415, "send the picture itself as the body, not a form")
+    assert (status, table["error"]) == (415, "send the image itself as the body, not a form")
 
 
 def get(address: str, path: str, host: str | None = None) -> tuple[int, str, bytes]:
@@ -112,7 +112,14 @@ def test_pages_and_what_is_none(address):
 
 
 def test_a_name_that_another_site_points_here_gets_no_answer(address):
-    assert get(address, "/health", host="evil.example")[0] == 400
+    for host in ("evil.example", "127x0y0z1", "localhost.evil.example"):
+        for path in ("/health", "/", "/none"):
+            status, kind, body = get(address, path, host=host)
+            assert (status, kind) == (400, "application/json")
+            assert "expected 127.0.0.1 or localhost" in json.loads(body)["error"]
+        status, table = ask(address, b"x", Host=host)
+        assert status == 400
+        assert "host name" in table["error"]
     port = urlsplit(address).port
     assert get(address, "/health", host=f"localhost:{port}")[0] == 200
 

@@ -122,6 +122,10 @@ def test_priors_from_files(tmp_path, text):
         ("0\n0\n0\n", "not all 0"),
         ("nan\n1\n1\n", "at least 0"),
         ("one\n1\n1\n", "'one'; expected a number"),
+        ("cat,1\n\ndog,x\n", "line 3: got 'x'; expected a number"),  # a class is missing, too
+        ("class,share\ncat,1\n", "line 1: got 'share'; expected a number"),
+        ("cat,1\ndog,-2\n", "line 2: got -2; expected a number of at least 0"),
+        ("cat,1\ndog\n", "line 2: got 'dog'; expected `class,number`"),
         ("cat,1\ndog,1\n", "lacks class 'owl, barn'"),
         ('cat,1\ncat,1\ndog,1\n"owl, barn",1\n', "names class 'cat' twice"),
         ('cat,1\ndog,1\n"owl, barn",1\ncow,1\n', "'cow', which is not a class"),

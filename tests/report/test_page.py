@@ -128,7 +128,7 @@ def test_a_class_without_test_images(odd_page):
     dots = [c for series in data["charts"]["accuracy"]["series"] for c in series["classes"]]
     assert untested not in dots
     assert "1 class has no test images" in odd_page.text
-    assert "Put pictures of every class in the test set." in odd_page.text
+    assert "Put images of every class in the test set." in odd_page.text
 
 
 def test_pictures_have_alternatives_and_charts_are_told(digits_page):

@@ -1,6 +1,7 @@
 """Pages are written at the end of a run, again without its data, and never at its cost."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -161,6 +162,37 @@ def test_the_command(digits_run, copy, tmp_path, capsys):
     both = tmp_path / "both"
     assert cli._run(["report", str(digits_run.path), str(copy), "--out", str(both)]) == 0
     assert (both / "report.html").exists()
+    capsys.readouterr()
+    for runs in ([digits_run.path, copy], [copy]):
+        (both / "report.html").write_text("the last one")
+        again = ["report", *map(str, runs), "--out", str(both)]
+        assert cli._run(again) == 2
+        assert "report.html exists; replace it with --overwrite" in capsys.readouterr().err
+        assert (both / "report.html").read_text() == "the last one"
+        assert cli._run([*again, "--overwrite"]) == 0
+        assert (both / "report.html").read_text("utf-8").startswith("<!")
+
+
+def test_a_folder_of_runs_is_answered_with_a_command(digits_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sweep = wcdas.sweep(
+        methods="softmax,crt", seeds=1, settings={"epochs": 1}, out="my sweep", device="cpu",
+        report=False,
+    )  # fmt: skip
+    assert cli._run(["report", str(sweep.path)]) == 2
+    said = capsys.readouterr().err
+    command = "wcdas report 'my sweep/softmax-s0' 'my sweep/crt-s0'"
+    assert said == f"wcdas: my sweep is a sweep's folder; expected runs, such as: {command}\n"
+    assert cli._run(shlex.split(command)[1:]) == 0
+    with pytest.raises(InputError, match=r"expected a run's folder, such as my sweep/crt-s0, or"):
+        wcdas.load(sweep)
+    for name in ("softmax-s0", "crt-s0"):
+        (sweep.path / name / "metrics.json").unlink()
+    with pytest.raises(InputError, match=r"none of its runs is finished; go on with: wcdas sweep"):
+        write_report(sweep)
+    shutil.copytree(digits_run.path, tmp_path / "runs" / "digits")
+    with pytest.raises(InputError, match=r"runs is a folder of runs; .*: wcdas report runs/digits"):
+        write_report("runs")
 
 
 def test_bad_input_is_one_line(digits_run, odd_run, copy, tmp_path, capsys):

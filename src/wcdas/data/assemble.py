@@ -40,6 +40,7 @@ def assemble(
     augment_flip: bool = True,
     description: dict[str, Any],
     warnings: Sequence[str] = (),
+    bad: Sequence[str] = (),
 ) -> Dataset:
     """The dataset, refused where it cannot be trained on, with warnings where it may disappoint."""
     if len(class_names) < 2:
@@ -62,6 +63,7 @@ def assemble(
         fingerprint=fingerprint(class_names, train, test),
         description=description,
         warnings=[*warnings, *_tail_warnings(class_names, train_counts, test_counts)],
+        bad=list(bad),
     )
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from PIL import Image
@@ -20,8 +20,9 @@ from wcdas.data.decode import Encoded, open_image
 
 
 class Split:
-    """Samples and their labels, int64 (N,) on the CPU."""
+    """Samples and their labels, int64 (N,) on the CPU; `noun` is what a user calls them."""
 
+    noun: ClassVar[str] = "images"
     labels: Tensor
 
     def __len__(self) -> int:
@@ -136,6 +137,7 @@ class BytesImages(StoredImages):
 class FeatureVectors(Split):
     """Precomputed features: float32 (N, d) on the CPU."""
 
+    noun: ClassVar[str] = "samples"
     vectors: Tensor
     labels: Tensor
     prefix: str
@@ -161,7 +163,8 @@ class Dataset:
 
     `input_size` is the side length to train at (0 for features), `channels` 1 or 3 (features: the
     length of a vector), `augment_flip` whether a mirrored image is still of its class.
-    `description` holds facts for `run.toml`; `warnings` are lines to print once.
+    `description` holds facts for `run.toml`; `warnings` are lines to print once; `bad` says of
+    every image that was left out why.
     """
 
     name: str
@@ -174,6 +177,7 @@ class Dataset:
     fingerprint: str
     description: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
 
     @property
     def num_classes(self) -> int:

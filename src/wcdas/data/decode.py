@@ -126,7 +126,7 @@ def _called(source: Path | Encoded, name: str | None) -> str:
 
 def _unreadable(source: Path | Encoded, name: str | None, error: Exception) -> InputError:
     if isinstance(error, UnidentifiedImageError):
-        reason = "not a picture that can be read"
+        reason = "not an image that can be read"
     elif isinstance(error, Image.DecompressionBombError):
         reason = f"more than {MAX_PIXELS:,} pixels"
     elif isinstance(error, FileNotFoundError):

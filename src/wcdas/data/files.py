@@ -68,4 +68,5 @@ def dataset_of_files(
         channels=channels,
         description=description,
         warnings=[*warnings, *skipped_warning(found.bad)],
+        bad=found.bad,
     )

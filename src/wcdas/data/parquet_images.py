@@ -74,6 +74,7 @@ def dataset_of_bytes(
         channels=channels,
         description=description,
         warnings=skipped_warning(found.bad),
+        bad=found.bad,
     )
 
 

@@ -21,7 +21,7 @@ class Verified(NamedTuple):
 
     good: list[int]
     headers: list[Header]
-    bad: list[InputError]
+    bad: list[str]
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -44,22 +44,23 @@ def verify(check: Callable[[T], Header], pictures: Sequence[T], skip_bad: bool) 
     found = in_threads(attempt, pictures)
     good = [i for i, result in enumerate(found) if not isinstance(result, InputError)]
     headers = [result for result in found if not isinstance(result, InputError)]
-    bad = [result for result in found if isinstance(result, InputError)]
+    bad = [str(result) for result in found if isinstance(result, InputError)]
     if bad and not skip_bad:
-        named = "; ".join(map(str, bad[:NAMED])) + ("; …" if len(bad) > NAMED else "")
         raise InputError(
-            f"{len(bad)} of {len(pictures)} images cannot be used: {named}. "
+            f"{len(bad)} of {len(pictures)} images cannot be used: {_first(bad)}. "
             "Remove them, or leave them out with --skip-bad"
         )
     return Verified(good, headers, bad)
 
 
-def skipped_warning(bad: Sequence[InputError]) -> list[str]:
+def skipped_warning(bad: Sequence[str]) -> list[str]:
     """One line that counts and names the images left out, if there are any."""
-    if not bad:
-        return []
-    named = "; ".join(map(str, bad[:NAMED])) + ("; …" if len(bad) > NAMED else "")
-    return [f"bad images left out ({len(bad)}): {named}"]
+    return [f"bad images left out ({len(bad)}): {_first(bad)}"] if bad else []
+
+
+def _first(bad: Sequence[str]) -> str:
+    more = len(bad) - NAMED
+    return "; ".join([*bad[:NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def suggested_size(headers: Sequence[Header]) -> int:

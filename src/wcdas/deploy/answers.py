@@ -82,8 +82,8 @@ class Answerer:
     ) -> None:
         if model.takes_features:
             raise InputError(
-                f"the model takes vectors of {model.info.channels} numbers, not pictures; "
-                "train one on pictures"
+                f"the model takes vectors of {model.info.channels} numbers, not images; "
+                "train one on images"
             )
         check_wanted(top, abstain)
         self.model, self.prior, self.abstain = model, prior, abstain

@@ -158,17 +158,17 @@ def _tail(info: ModelInfo, tail: LongTailSummary, metrics: Table | None) -> str:
 
 def _intended_use(tail: LongTailSummary) -> str:
     return (
-        f"To sort pictures that look like the training images into these {tail.classes:,} classes, "
-        "one class a picture, and to study long-tailed recognition. A threshold on its probability "
-        "(`wcdas predict --abstain P`) sends doubtful pictures to a person."
+        f"To sort images that look like those of training into these {tail.classes:,} classes, "
+        "one class an image, and to study long-tailed recognition. A threshold on its probability "
+        "(`wcdas predict --abstain P`) sends doubtful images to a person."
     )
 
 
 def _limits(info: ModelInfo, tail: LongTailSummary, metrics: Table | None) -> str:
     points = [
-        "It answers one of its classes to any picture, also to one that shows none of them.",
+        "It answers one of its classes to any image, also to one that shows none of them.",
         "Other cameras, places or years than those of the training images may cost accuracy; "
-        "measure on your own pictures with `wcdas evaluate RUN --data FOLDER`.",
+        "measure on your own images with `wcdas evaluate RUN --data FOLDER`.",
         f"It was trained to expect {PRIORS[info.prior]}.",
     ]
     if tail.few:

@@ -1,7 +1,6 @@
 """Features of a dataset in a Parquet file, which `wcdas train` reads as data."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 
 from wcdas.data import HuggingFace
 from wcdas.deploy.model import Source, load
+from wcdas.deploy.output import aside, check_file
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 
@@ -22,6 +22,7 @@ def embed(
     device: str = "auto",
     workers: int = 0,
     skip_bad: bool = False,
+    overwrite: bool = False,
     **options: Any,
 ) -> int:
     """Write the features of training and test samples; returns how many there are.
@@ -33,9 +34,13 @@ def embed(
         device: auto, cpu, cuda or cuda:N.
         workers: processes that decode images; 0 is none.
         skip_bad: leave unreadable images out.
+        overwrite: replace a file that is there.
         options: those of `open_dataset`, such as root=DIR.
     """
-    out = _writable(Path(out))
+    out = Path(out)
+    if out.suffix != ".parquet":
+        raise InputError(f"the output is {out}; expected a name that ends in .parquet")
+    check_file(out, overwrite)
     model = load(run, device)
     dataset = dataset_for(model, Path(run), data, options, skip_bad)
     tables = []
@@ -51,27 +56,6 @@ def embed(
     # As Hugging Face `datasets` stores the names of the classes.
     label = {"names": model.class_names, "_type": "ClassLabel"}
     metadata = {"huggingface": json.dumps({"info": {"features": {"label": label}}})}
-    _write(table.replace_schema_metadata(metadata), out)
+    with aside(out) as place:
+        pq.write_table(table.replace_schema_metadata(metadata), place)
     return len(table)
-
-
-def _writable(out: Path) -> Path:
-    """The file to write, refused before any work where it cannot be written."""
-    if out.suffix != ".parquet":
-        raise InputError(f"the output is {out}; expected a name that ends in .parquet")
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise InputError(
-            f"{out} cannot be written; expected a file in an existing folder one may write to"
-        )
-    return out
-
-
-def _write(table: pa.Table, out: Path) -> None:
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        pq.write_table(table, aside)
-        aside.replace(out)
-    except PermissionError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror}") from None
-    finally:
-        aside.unlink(missing_ok=True)

@@ -1,9 +1,6 @@
 """A trained model for other programs, checked against the model before it is handed over."""
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +9,7 @@ from wcdas.deploy.extras import need
 from wcdas.deploy.hub_folder import write_hub_folder
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.onnx_file import write_onnx
+from wcdas.deploy.output import aside, check_file, check_folder
 from wcdas.deploy.torch_file import write_torch
 from wcdas.errors import InputError
 from wcdas.names import unknown
@@ -34,6 +32,7 @@ def export(
     out: str | os.PathLike[str] | None = None,
     *,
     prior: str | None = None,
+    overwrite: bool = False,
 ) -> Exported:
     """Write a trained model as ONNX, as a program of `torch.export`, for the Hub, or its card.
 
@@ -45,6 +44,7 @@ def export(
         form: "onnx", "torch", "hub" (a folder for huggingface_hub and timm) or "card".
         out: the file or folder; beside the model without it.
         prior: "uniform", "train" or a file: the class mix that ONNX and torch predict for.
+        overwrite: replace a file that is there; a folder that is in use never is.
     """
     if form not in NAMES:
         raise InputError(str(unknown("format", form, NAMES)))
@@ -53,49 +53,34 @@ def export(
     if prior is not None and form in ("hub", "card"):
         raise InputError(f"a prior is no part of the format {form}; give it when predicting")
     beside = Path(run) if Path(run).is_dir() else Path(run).parent
-    path = _writable(Path(out) if out is not None else beside / NAMES[form], form)
+    path = _writable(Path(out) if out is not None else beside / NAMES[form], form, overwrite)
     model = load(run, "cpu")
     if prior is not None:
         model.prior(prior)
     folder = RunFolder(Path(run))
     finished = folder.is_finished and folder.exists
     metrics, table = (folder.read_metrics(), folder.read_run()) if finished else (None, None)
-    with _aside(path) as aside:
+    with aside(path) as place:
         difference = None
         if form == "onnx":
-            difference = write_onnx(model, aside, prior)
+            difference = write_onnx(model, place, prior)
         elif form == "torch":
-            difference = write_torch(model, aside, prior)
+            difference = write_torch(model, place, prior)
         elif form == "hub":
-            aside.mkdir()
-            difference = write_hub_folder(model, aside, metrics, table)
+            place.mkdir()
+            difference = write_hub_folder(model, place, metrics, table)
         else:
-            aside.write_text(model_card(model, metrics, table), encoding="utf-8")
+            place.write_text(model_card(model, metrics, table), encoding="utf-8")
     return Exported(path, difference)
 
 
-def _writable(path: Path, form: str) -> Path:
+def _writable(path: Path, form: str, overwrite: bool) -> Path:
     """Refused before any work where it cannot be written."""
     suffix = Path(NAMES[form]).suffix
     if suffix and path.suffix != suffix:
         raise InputError(f"the output is {path}; expected a name that ends in {suffix}")
-    if path.is_dir() and (form != "hub" or any(path.iterdir())):
-        raise InputError(f"{path} is a folder that is in use; choose another with --out")
-    if path.is_file() and form == "hub":
-        raise InputError(f"{path} is a file; expected a folder, choose another with --out")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path} cannot be written; expected a name in an existing folder")
+    if form == "hub":
+        check_folder(path)
+    else:
+        check_file(path, overwrite)
     return path
-
-
-@contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """A name beside the path that takes its place when all went well, and is gone otherwise."""
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        aside.unlink(missing_ok=True)

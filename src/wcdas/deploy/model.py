@@ -15,7 +15,7 @@ from wcdas.evaluation.posthoc import read_prior, shift_prior
 from wcdas.methods import find_method
 from wcdas.training.distributed import choose_device
 from wcdas.training.model_file import load_model
-from wcdas.training.run_folder import RunFolder
+from wcdas.training.run_folder import RunFolder, finished_runs
 
 Source = str | os.PathLike[str]  # a run, its folder or its model file
 Picture = str | os.PathLike[str] | Image.Image
@@ -136,7 +136,9 @@ def load(run: Source, device: str = "auto") -> Model:
     if not file.is_file():
         if RunFolder(path).exists:
             raise RunFolder(path).unfinished()
+        inside = finished_runs(path)
+        such = f", such as {inside[0]}," if inside else ""
         raise InputError(
-            f"{path} holds no trained model; expected a run's folder or its model.safetensors"
+            f"{path} holds no trained model; expected a run's folder{such} or its model.safetensors"
         )
     return Model(file, device)

@@ -22,10 +22,10 @@ def find_pictures(named: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """
     found = [path for name in named for path in _expanded(os.fspath(name))]
     if not found:
-        raise InputError("no pictures are named; expected files, folders or patterns like '*.jpg'")
+        raise InputError("no images are named; expected files, folders or patterns like '*.jpg'")
     if not any(path.exists() for path in found):
         others = f", nor do the {len(found) - 1} others named" if len(found) > 1 else ""
-        raise InputError(f"{found[0]} does not exist{others}; expected a picture or a folder")
+        raise InputError(f"{found[0]} does not exist{others}; expected an image or a folder")
     return found
 
 
@@ -56,7 +56,7 @@ def _inside(folder: Path) -> list[Path]:
             if not name.startswith(".") and Path(name).suffix.lower() in extensions()
         ]
     if not found:
-        raise InputError(f"the folder {folder} holds no pictures; expected files such as 1.jpg")
+        raise InputError(f"the folder {folder} holds no images; expected files such as 1.jpg")
     return sorted(found, key=lambda path: natural(str(path)))
 
 

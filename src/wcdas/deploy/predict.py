@@ -16,6 +16,7 @@ from torch import Tensor
 from wcdas.deploy.answer_formats import FORMATS, choose_format
 from wcdas.deploy.answers import Answer, Answerer, check_wanted
 from wcdas.deploy.model import Source, load
+from wcdas.deploy.output import check_file
 from wcdas.deploy.pictures import find_pictures
 from wcdas.errors import InputError, WorkError
 
@@ -59,13 +60,16 @@ def write_predictions(
     abstain: float | None = None,
     batch_size: int = 64,
     device: str = "auto",
-) -> None:
-    """`predict_files` as text, CSV or JSON lines, to a file or to standard output.
+    overwrite: bool = False,
+) -> int:
+    """`predict_files` as text, CSV or JSON lines, to a file or to standard output; how many.
 
     Raises:
-        WorkError: at the end, if pictures could not be read.
+        WorkError: at the end, if images could not be read.
     """
     form = choose_format(form, out)
+    if out is not None:
+        check_file(out, overwrite)
     files, answerer = _prepared(run, pictures, top, prior, abstain, batch_size, device)
     unreadable = 0
     with _destination(out) as file, _progress(out) as progress:
@@ -75,7 +79,9 @@ def write_predictions(
             unreadable += answer.error is not None
         file.flush()
     if unreadable:
-        raise WorkError(f"{unreadable} of {len(files)} pictures could not be read; see their lines")
+        lines = "their lines" if out is None else f"their lines in {out}"
+        raise WorkError(f"{unreadable} of {len(files)} images could not be read; see {lines}")
+    return len(files)
 
 
 def _prepared(

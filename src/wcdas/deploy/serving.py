@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 HOST = "127.0.0.1"
+HOSTS = (HOST, "localhost")
 MEGABYTE = 1_000_000
 READ_ON = 10  # times the limit: a sender that is read to its end sees why it was refused
 PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
@@ -83,10 +84,8 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     from anyio.to_thread import run_sync
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
+    from starlette.routing import Host, Mount, Route, Router
 
     # A picture of 100 million pixels takes a few hundred MB while it is decoded.
     places = CapacityLimiter(os.cpu_count() or 1)
@@ -101,10 +100,10 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
 
     async def predict(request: "Request") -> "Response":
         if request.headers.get("content-type", "").startswith("multipart/"):
-            raise HTTPException(415, "send the picture itself as the body, not a form")
+            raise HTTPException(415, "send the image itself as the body, not a form")
         picture = await _body(request, limit)
         if len(picture) == 0:
-            raise HTTPException(400, "the body is empty; expected a picture")
+            raise HTTPException(400, "the body is empty; expected an image")
         try:
             found = await run_sync(answer, picture, limiter=places)
         except InputError as error:
@@ -126,14 +125,19 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
         said = {"error": error.detail}
         return JSONResponse(said, error.status_code, headers={**HEADERS, **(error.headers or {})})
 
-    return Starlette(
-        routes=[
+    async def stranger(scope: Any, receive: Any, send: Any) -> None:
+        raise HTTPException(400, f"the host name is unknown; expected {' or '.join(HOSTS)}")
+
+    pages = Router(
+        [
             Route("/predict", predict, methods=["POST"]),
             Route("/health", health),
             *(Route(path, static) for path in PAGE),
-        ],
+        ]
+    )
+    return Starlette(
         # Another site that has its name point here does not get an answer.
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
+        routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],
         exception_handlers={HTTPException: refuse},
     )
 

@@ -1,8 +1,10 @@
 """Corrections of a trained classifier that need no training: pure functions on tensors."""
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,28 +99,56 @@ def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> 
             f"prior {given!r} is neither 'uniform' nor 'train' nor a file; "
             "expected one of them, the file with lines `class,number`"
         )
+    lines = read_lines(path, given)
+    named = any(len(line.cells) > 1 for line in lines)
+    numbers = [number(line, named, given) for line in lines]
+    if named:
+        numbers = in_label_order([line.cells[0] for line in lines], numbers, class_names, given)
+    return as_prior(numbers, n_classes, f"prior file {given!r}")
+
+
+class Line(NamedTuple):
+    """The cells of a line of a file, and its number, from 1 on."""
+
+    at: int
+    cells: list[str]
+
+
+def read_lines(path: Path, given: str) -> list[Line]:
+    """The lines of a CSV file that are not empty."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+            reader = csv.reader(file)
+            return [Line(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error):
         raise InputError(
             f"prior file {given!r} is not text; expected lines `class,number`"
         ) from None
-    if any(len(row) != 1 for row in rows):
-        rows = in_label_order(rows, class_names, given)
-    return as_prior([number(row[-1], given) for row in rows], n_classes, f"prior file {given!r}")
+
+
+def number(line: Line, named: bool, given: str) -> float:
+    """The number of a line, which is of at least 0."""
+    where = f"prior file {given!r}, line {line.at}:"
+    if named and len(line.cells) != 2:
+        raise InputError(f"{where} got {','.join(line.cells)!r}; expected `class,number`")
+    text = line.cells[-1]
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{where} got {text!r}; expected a number") from None
+    if not 0 <= value < math.inf:
+        raise InputError(f"{where} got {text}; expected a number of at least 0")
+    return value
 
 
 def in_label_order(
-    rows: list[list[str]], class_names: Sequence[str], given: str
-) -> list[list[str]]:
-    by_name: dict[str, list[str]] = {}
-    for row in rows:
-        if len(row) != 2:
-            raise InputError(f"prior file {given!r} has the line {row}; expected `class,number`")
-        if row[0] in by_name:
-            raise InputError(f"prior file {given!r} names class {row[0]!r} twice; expected once")
-        by_name[row[0]] = row
+    names: Sequence[str], numbers: Sequence[float], class_names: Sequence[str], given: str
+) -> list[float]:
+    by_name: dict[str, float] = {}
+    for name, value in zip(names, numbers, strict=True):
+        if name in by_name:
+            raise InputError(f"prior file {given!r} names class {name!r} twice; expected once")
+        by_name[name] = value
     for name in class_names:
         if name not in by_name:
             raise InputError(f"prior file {given!r} lacks class {name!r}; expected every class")
@@ -126,13 +156,6 @@ def in_label_order(
         if name not in set(class_names):
             raise InputError(f"prior file {given!r} names {name!r}, which is not a class")
     return [by_name[name] for name in class_names]
-
-
-def number(text: str, given: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"prior file {given!r} has {text!r}; expected a number") from None
 
 
 def as_prior(numbers: Sequence[float] | Tensor, n_classes: int, what: str) -> Tensor:

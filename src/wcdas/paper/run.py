@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.listing import wrapped
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
 from wcdas.paper.folder import begin, chosen
@@ -49,13 +50,14 @@ def _again(out: Path) -> str:
     return f"wcdas paper --out {shlex.quote(str(out))} --resume"
 
 
-def list_claims() -> list[str]:
+def list_claims(width: int | None = None) -> list[str]:
     """A line for each claim: its name, what it costs, where it stands, what it says."""
     name, cost = (max(len(getattr(c, of)) for c in CLAIMS.values()) for of in ("name", "cost"))
-    return [
+    lines = [
         f"{claim.name:<{name}}  {claim.cost:<{cost}}  {claim.place}: {claim.statement}"
         for claim in CLAIMS.values()
     ]
+    return wrapped(lines, name + cost + 4, width)
 
 
 def run_paper(

@@ -46,7 +46,7 @@ def tail_not_learnt_with_prior(f: Facts) -> Advice | None:
     if f.few is None or f.few >= NEAR_ZERO or not f.prior_in_loss or f.pretrained:
         return None
     return Advice(
-        "Start from pretrained weights, or add pictures of the smallest classes.",
+        "Start from pretrained weights, or add images of the smallest classes.",
         f"The few-shot classes are at {percent(f.few)} % although the class prior is in the loss: "
         "there is too little to learn them from.",
         f"{f.train()} --set backbone.weights=pretrained",
@@ -68,7 +68,7 @@ def classes_never_predicted(f: Facts) -> Advice | None:
     if not f.never_predicted or (f.few is not None and f.few < NEAR_ZERO):
         return None
     return Advice(
-        "Look at the classes at 0 % in the table, and give them more pictures.",
+        "Look at the classes at 0 % in the table, and give them more images.",
         f"{counted(f.never_predicted, 'class is', 'classes are')} never predicted.",
     )
 
@@ -118,7 +118,7 @@ def head_paid_for_the_tail(f: Facts) -> Advice | None:
     if many - f.many < HEAD_LOSS or f.few <= few:
         return None
     return Advice(
-        "If the pictures to come are mixed like the training ones, predict for that mix.",
+        "If the images to come are mixed like the training ones, predict for that mix.",
         f"Against softmax the tail gained {100 * (f.few - few):.1f} points and the many-shot "
         f"classes paid {100 * (many - f.many):.1f}.",
         f"wcdas evaluate {f.run} --prior train",
@@ -177,7 +177,7 @@ def one_confusion(f: Facts) -> Advice | None:
     if pair is None or pair.images < ENOUGH_IMAGES or pair.images < MOST_OF_A_CLASS * pair.of:
         return None
     return Advice(
-        f"Look at the pictures of {pair.true} and {pair.predicted}: are the labels right, and can "
+        f"Look at the images of {pair.true} and {pair.predicted}: are the labels right, and can "
         "a person tell them apart?",
         f"{pair.images} of {pair.of} test images of {pair.true} are taken for {pair.predicted}.",
     )
@@ -188,7 +188,7 @@ def classes_not_tested(f: Facts) -> Advice | None:
         return None
     has = counted(f.untested, "class has", "classes have")
     return Advice(
-        "Put pictures of every class in the test set.",
+        "Put images of every class in the test set.",
         f"{has} no test images, of {f.classes:,}: nothing is known of how well they are "
         "recognised.",
     )

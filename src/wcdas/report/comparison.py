@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from wcdas.deploy.output import check_new
 from wcdas.errors import InputError
 from wcdas.report.chart import Chart, percents, rounded
 from wcdas.report.classes import Column, column, first_columns, page_data
@@ -20,7 +21,7 @@ from wcdas.training.config import flat
 MOST = 10  # as many as there are colours
 
 
-def write_comparison(folder: Path, records: Sequence[Record]) -> Path:
+def write_comparison(folder: Path, records: Sequence[Record], overwrite: bool = False) -> Path:
     """report.html and figures/ in a folder."""
     if len(records) > MOST:
         raise InputError(
@@ -30,6 +31,8 @@ def write_comparison(folder: Path, records: Sequence[Record]) -> Path:
         raise InputError(
             f"{folder} is a run's folder, whose own report would be lost; choose another with --out"
         )
+    path = folder / "report.html"
+    check_new(path, overwrite)
     labels = told_apart(records)
     same_data = len({record.run["info"]["fingerprint"] for record in records}) == 1
     same_classes = all(
@@ -50,7 +53,6 @@ def write_comparison(folder: Path, records: Sequence[Record]) -> Path:
         name: (title, section(name, title, list(body))) for name, (title, body) in parts.items()
     }
     columns = compared_columns(records, labels) if same_classes else first_columns(records[0])
-    path = folder / "report.html"
     write_document(
         path,
         f"{' · '.join(dict.fromkeys(r.data for r in records))}: {', '.join(labels)}",

@@ -1,5 +1,6 @@
 """From finished runs to pages."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor
 from wcdas.data.dataset import Dataset
 from wcdas.deploy import load
 from wcdas.deploy.model import Source
+from wcdas.deploy.output import check_new
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.heads import Head
@@ -16,7 +18,9 @@ from wcdas.report.charts import run_charts
 from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
-from wcdas.training.run_folder import RunFolder, next_folder
+from wcdas.sweeps.folder import SweepFolder
+from wcdas.sweeps.result import again
+from wcdas.training.run_folder import RunFolder, finished_runs, next_folder
 
 PAGE, FIGURES = "report.html", "figures"
 
@@ -28,7 +32,7 @@ def report_on(folder: Path, head: Head, features: Tensor, logits: Tensor, datase
     return write_report(folder)
 
 
-def write_report(*runs: Source, out: str | Path | None = None) -> Path:
+def write_report(*runs: Source, out: str | Path | None = None, overwrite: bool = False) -> Path:
     """Write report.html and figures/ for a run, or one page that compares several.
 
     No data is needed, but for a run that was never measured for a page.
@@ -36,6 +40,7 @@ def write_report(*runs: Source, out: str | Path | None = None) -> Path:
     Args:
         runs: runs or their folders.
         out: the folder for page and figures; the run's own, for several `runs/report-<n>`.
+        overwrite: replace a page that is in `out`; a run's own page in its folder always is.
     """
     folders = list(dict.fromkeys(Path(run) for run in runs))
     if not folders:
@@ -44,7 +49,10 @@ def write_report(*runs: Source, out: str | Path | None = None) -> Path:
     if len(records) > 1:
         from wcdas.report.comparison import write_comparison
 
-        return write_comparison(Path(out) if out else next_folder("report"), records)
+        place = Path(out) if out else next_folder("report")
+        return write_comparison(place, records, overwrite)
+    if out:
+        check_new(Path(out) / PAGE, overwrite)
     return _write_run(Path(out) if out else folders[0], records[0])
 
 
@@ -60,12 +68,34 @@ def _write_run(place: Path, record: Record) -> Path:
 def _record(folder: Path) -> Record:
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; expected a run's folder, such as runs/NAME")
+    if not RunFolder(folder).exists:
+        _explain(folder)
     record = read_record(folder)
     if record is None:
         write_measured(folder, _measured_again(folder))
         record = read_record(folder)
     assert record is not None
     return record
+
+
+def _explain(folder: Path) -> None:
+    """An error for a folder that holds runs and is none, with a command that works."""
+    from wcdas.report.comparison import MOST  # slow to import
+
+    if SweepFolder(folder).exists:
+        sweep = SweepFolder(folder)
+        plan, _ = sweep.read()
+        what = "a sweep's folder"
+        runs = [sweep.run(run).path for run in plan.runs if sweep.run(run).is_finished]
+        if not runs:
+            raise InputError(
+                f"{folder} is {what}, and none of its runs is finished; go on with: {again(folder)}"
+            )
+    else:
+        what, runs = "a folder of runs", finished_runs(folder)
+    if runs:
+        command = shlex.join(["wcdas", "report", *map(str, runs[:MOST])])
+        raise InputError(f"{folder} is {what}; expected runs, such as: {command}")
 
 
 def _measured_again(folder: Path) -> dict[str, Any]:

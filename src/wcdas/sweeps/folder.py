@@ -40,6 +40,10 @@ class SweepFolder:
         check_free(folder.path)
         return folder
 
+    @property
+    def exists(self) -> bool:
+        return self._plan.exists()
+
     def run(self, run: SweepRun) -> RunFolder:
         return RunFolder(self.path / run.name)
 

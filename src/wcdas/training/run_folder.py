@@ -95,6 +95,12 @@ class RunFolder:
         )
 
 
+def finished_runs(path: Path) -> list[Path]:
+    """The finished runs in a folder of runs, by name."""
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    return [folder for folder in inside if RunFolder(folder).is_finished]
+
+
 def next_folder(name: str) -> Path:
     """runs/<name>-<n>, the first that is free."""
     n = 1
