@@ -1,8 +1,10 @@
 """Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,3 +108,16 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
     out = tmp_path_factory.mktemp("runs") / "digits"
     return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu")
+
+
+@pytest.fixture(scope="module")  # two at a time in one process are refused
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("needs chromium on the PATH")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield launched
+        launched.close()

@@ -43,8 +43,11 @@ def test_train_from_a_thread(tmp_path):
 
 
 def test_settings_as_a_table_or_as_lines(tmp_path):
-    table = {"epochs": 1, "data.imbalance": 10, "stages.representation.milestones": [0.5]}
-    lines = ["epochs=1", "data.imbalance=10", "stages.representation.milestones=[0.5]"]
+    stage = "stages.representation"
+    table = {"epochs": 1, "data.imbalance": 10}
+    table |= {f"{stage}.schedule": "step", f"{stage}.milestones": [0.5]}
+    lines = ["epochs=1", "data.imbalance=10"]
+    lines += [f"{stage}.schedule=step", f"{stage}.milestones=[0.5]"]
     runs = [
         wcdas.train(
             method="softmax", settings=settings, out=tmp_path / str(i), device="cpu", report=False

@@ -128,6 +128,18 @@ def test_unreadable_images_are_skipped_and_counted(command, pictures, tmp_path):
     (run / "metrics.json").unlink()
     assert command("train", "--out", run, "--resume", "--workers", 0).status == 0
     assert command("evaluate", run).status == 0
+    # Nor has the run that is made of its run.toml, with the command of the page or of the card.
+    again = "wcdas train --recipe runs/x-wcdas-s0-1/run.toml --out NEW_FOLDER"
+    assert again in (run / "report.html").read_text()
+    assert command(*again.split()[1:], "--workers", 0, "--no-report").status == 0
+    assert command("export", run, "--format", "card", "--out", "card.md").status == 0
+    assert "wcdas train DATA --recipe run.toml\n" in Path("card.md").read_text()
+    written = command(
+        "train", folder, "--recipe", run / "run.toml", "--out", "third", "--no-report"
+    )
+    assert written.status == 0
+    for other in ("NEW_FOLDER", "third"):
+        assert (Path(other) / "run.toml").read_text() == (run / "run.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ from rich.console import Console
 from torch import Tensor
 
 from wcdas.data import HuggingFace, list_datasets
-from wcdas.data.dataset import Dataset
+from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.report import describe, duplicates
 from wcdas.deploy import Model, load
 from wcdas.deploy.opening import open_data
-from wcdas.deploy.splits import left_out
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
 from wcdas.heads import Head
@@ -26,7 +25,7 @@ from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.recipes import resolve
 from wcdas.recipes.automatic import automatic
-from wcdas.recipes.effect import check_effect
+from wcdas.recipes.effect import check_effect, check_effect_on_features
 from wcdas.recipes.places import place, placed, short
 from wcdas.recipes.resuming import same_data, unchanged
 from wcdas.recipes.settings import (
@@ -36,6 +35,8 @@ from wcdas.recipes.settings import (
     data_of,
     data_options,
     read_layers,
+    read_own,
+    said,
 )
 from wcdas.recipes.single_step import single_step
 from wcdas.report import report_on
@@ -44,6 +45,7 @@ from wcdas.sweeps.beginning import (
     begin,
     check_buildable,
     check_known,
+    check_loggers,
     check_parallel,
     runs_at_a_time,
     settled,
@@ -138,7 +140,7 @@ def train(
             return Run(folder.path)
         with _busy(console, "reading the data"):
             source = config.data["source"] if data is None else data
-            dataset = open_data(source, config.data, skip_bad or left_out(stored))
+            dataset = open_data(source, config.data, skip_bad)
         same_data(stored, dataset)
         dataset = replace(dataset, name=short(config.data["source"]))
     else:
@@ -153,12 +155,12 @@ def train(
         with _busy(console, "reading the data"):
             dataset = open_data(source, options, skip_bad)
             dataset = replace(dataset, name=short(source))
-            config, notes = _configure(dataset, source, method, layers, seed, kind)
+            config, notes = _configure(dataset, source, method, layers, seed, kind, skip_bad)
         path = Path(out) if out else next_folder(f"{short(source)}-{method}-s{config.seed}")
         check_free(path)
         folder = RunFolder(path)
-    new = stored is None
-    _train(config, dataset, folder, device, workers, console, notes, followers, report, new=new)
+    given = None if resume else said(read_own(recipe)[0], layers[-1])
+    _train(config, dataset, folder, device, workers, console, notes, followers, report, given)
     return Run(folder.path)
 
 
@@ -175,6 +177,7 @@ def sweep(
     device: str = "auto",
     workers: int | None = None,
     skip_bad: bool = False,
+    callbacks: Sequence[str] = ("tensorboard",),
     report: bool = True,
     console: Console | None = None,
 ) -> Sweep:
@@ -196,9 +199,11 @@ def sweep(
         workers: processes that decode images for a run; all cores but one, shared by the runs at
             work, without it.
         skip_bad: leave unreadable images out.
+        callbacks: who follows each run: "tensorboard", "wandb", "mlflow".
         report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
+    check_loggers(callbacks)
     check_parallel(parallel)
     kind = choose_device(device).type
     asked = Asked(data, methods, seeds, recipe, settings, skip_bad)
@@ -213,7 +218,9 @@ def sweep(
         check_known(plan, parallel, device, dataset)
         dataset = replace(dataset, name=short(plan.source))
         configured = {
-            method: _configure(dataset, plan.source, method, plan.layers(method), 0, kind)
+            method: _configure(
+                dataset, plan.source, method, plan.layers(method), 0, kind, plan.skip_bad
+            )
             for method in plan.methods
         }
         configs = {method: config for method, (config, _) in configured.items()}
@@ -222,8 +229,8 @@ def sweep(
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        followers = create_callbacks(["tensorboard"])
-        _train(config, dataset, run, device, workers, None, [], followers, report, False, interrupt)
+        followers = create_callbacks(callbacks)  # a run has its own
+        _train(config, dataset, run, device, workers, None, [], followers, report, None, interrupt)
 
     notes = [note for _, of_method in configured.values() for note in of_method]
     run_sweep(
@@ -237,6 +244,7 @@ def sweep(
         workers=workers,
         console=console,
         notes=list(dict.fromkeys(notes)),  # most are of the data, so all methods have the same
+        loggers=callbacks,
         report=report,
     )
     return Sweep(folder.path)
@@ -284,10 +292,14 @@ def _train(
     notes: list[str],
     callbacks: list[Callback],
     report: bool,
-    new: bool,
+    given: list[Table] | None,
     interrupt: Interrupt | None = None,
 ) -> None:
-    """Train and evaluate, from the last checkpoint if there is one."""
+    """Train and evaluate, from the last checkpoint if there is one.
+
+    `given` is what was set for a new run; None for one whose folder says what it is.
+    """
+    new = given is not None
     with ranks(device) as here, explained(folder.path), _deterministic(config.deterministic):
         console = console if here.is_main else None
         with _busy(console, "preparing the model"):
@@ -295,7 +307,7 @@ def _train(
             trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
             trainer.interrupt = interrupt or trainer.interrupt
             trainer.followers = Followers(callbacks if here.is_main else [], console)
-        table = run_table(config, hooks, dataset)
+        table = folder.read_run() if given is None else run_table(config, hooks, dataset, given)
         if new and here.is_main:
             folder.create(table)
         announce(console, config, dataset, folder, here, notes)
@@ -355,13 +367,20 @@ def _configure(
     layers: list[Table],
     seed: int | None,
     kind: str,
+    skip_bad: bool,
 ) -> tuple[Config, list[str]]:
     chosen: Table = {}
     for layer in layers:
         chosen |= layer.get("backbone", {})
     table, notes = automatic(dataset, kind, chosen)
     config = resolve(method, dataset.name, layers, table, seed)
+    if isinstance(dataset.train, FeatureVectors):
+        check_effect_on_features(layers)
+        stages = {name: replace(stage, augment="none") for name, stage in config.stages.items()}
+        config = replace(config, stages=stages)
     data = placed(config.data) | {"source": place(source)}
+    if skip_bad:
+        data["skip_bad"] = True
     if data["source"] in list_datasets() and data["source"] != "digits-lt":
         data.setdefault("root", place(os.environ.get("WCDAS_DATA") or "data"))
     return replace(

@@ -64,6 +64,10 @@ Abstain = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave unreadable images out.")]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(metavar="A,B", help="tensorboard, wandb, mlflow or none.  [default: tensorboard]"),
+]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Write no page; `wcdas report` does it later.")
 ]
@@ -136,12 +140,7 @@ def train(
     device: Device = "auto",
     workers: Workers = None,
     skip_bad: SkipBad = False,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B", help="tensorboard, wandb, mlflow or none.  [default: tensorboard]"
-        ),
-    ] = None,
+    log: Log = None,
     no_report: NoReport = False,
 ) -> None:
     """Train a classifier, evaluate it, and leave everything in a folder.
@@ -224,6 +223,7 @@ def sweep(
         ),
     ] = None,
     skip_bad: SkipBad = False,
+    log: Log = None,
     no_report: NoReport = False,
 ) -> None:
     """Train every method with every seed under one protocol, and print one table.
@@ -237,10 +237,12 @@ def sweep(
       wcdas sweep digits-lt --methods softmax,wcdas --seeds 3
       wcdas sweep ~/pictures --methods softmax,wcdas,wcdas-prior --parallel 2
       wcdas sweep cifar100-lt --methods wcdas,wcdas-meta --set epochs=100
+      wcdas sweep --methods softmax,wcdas --log tensorboard,mlflow
       wcdas sweep --out runs/digits-lt-sweep-1 --resume
       wcdas sweep --out runs/digits-lt-sweep-1 --resume --methods wcdas-meta
     """
     from wcdas.api import sweep as run_sweep
+    from wcdas.integrations import read_names
 
     console = _console()
     done = run_sweep(
@@ -255,6 +257,7 @@ def sweep(
         device=device,
         workers=None if workers is None else _workers(workers),
         skip_bad=skip_bad,
+        callbacks=read_names(log or ["tensorboard"]),
         report=not no_report,
         console=console,
     )
@@ -341,7 +344,7 @@ def evaluate(
         console.print(f"\n{class_table(metrics['per_class'])}")
 
 
-@app.command(cls=Command, short_help="Say what is in images, with calibrated probabilities.")
+@app.command(cls=Command, short_help="Say what is in images, with probabilities.")
 def predict(
     run: Run,
     pictures: Annotated[
@@ -365,7 +368,7 @@ def predict(
     ] = 64,
     device: Device = "auto",
 ) -> None:
-    """Say what is in images: the most probable classes, with calibrated probabilities.
+    """Say what is in images: the most probable classes, with their probabilities.
 
     A line for every image, in the order given. One that cannot be read is
     reported on its line, the rest goes on, and the exit status is 1.
@@ -653,11 +656,13 @@ def _facts(metrics: dict[str, Any]) -> str:
         return "no test samples"
     from wcdas.evaluation.table import percent
 
+    fitted = metrics.get("held_out") != 0
+    temperature = f"temperature {metrics['temperature']:.2f}" if fitted else "no temperature fitted"
     top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
     return (
         f"top-1 {percent(metrics['top1'])}, {top5}balanced "
         f"{percent(metrics['balanced_accuracy'])}, macro F1 {percent(metrics['macro_f1'])}\n"
-        f"calibration error {percent(metrics['ece'])}, "
+        f"calibration error {percent(metrics['ece'])} ({temperature}), "
         f"classes never predicted {metrics['never_predicted']}"
     )
 

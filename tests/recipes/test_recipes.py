@@ -107,6 +107,18 @@ def test_a_dataset_speaks_of_stages_a_method_may_not_have():
         ("ldam-drw", "stages.reweighting.epochs=9", "it takes a share of the epochs"),
         ("ldam-drw", "stages.reweighting.lr=0.1", "it continues the optimizer"),
         ("softmax", "stages.representation.second_sampler=class-balanced", "softmax takes no sec"),
+        ("wcdas", "stages.classifier.milestones=[0.5]", "the schedule is 'cosine'"),
+        ("wcdas", "stages.representation.gamma=0.5", "the schedule is 'cosine'"),
+        (
+            "wcdas",
+            "stages.representation.annealing.base=9",
+            "the head 'wcdas' has no margin to ann",
+        ),
+        (
+            "softmax",
+            "stages.representation.annealing.power=2",
+            "the head 'linear' has no margin to",
+        ),
     ],
 )
 def test_what_has_no_effect_is_refused(method, setting, reason):
@@ -124,6 +136,8 @@ def test_what_has_no_effect_is_refused(method, setting, reason):
         ("ldam-drw", "stages.reweighting.share=0.5"),
         ("wcdas-meta", "stages.classifier.second_sampler=square-root"),
         ("meta-weight-net", "stages.representation.second_sampler=square-root"),
+        ("l-softmax", "stages.representation.annealing.base=0"),
+        ("sphereface", "stages.classifier.annealing.base=9"),
     ],
 )
 def test_what_has_an_effect_is_not_refused(method, setting):
@@ -131,7 +145,27 @@ def test_what_has_an_effect_is_not_refused(method, setting):
     check_effect([(resolve(method, "digits-lt", layers, {}, None), layers)])
 
 
-@pytest.mark.parametrize("method", ["ncm", "ldam-drw", "softmax", "hybrid-contrastive"])
+def test_the_step_schedule_has_its_keys():
+    keys = ["schedule='step'", "milestones=[0.5]", "gamma=0.5"]
+    layers = [parse_settings([f"stages.representation.{key}" for key in keys])]
+    check_effect([(resolve("wcdas", "digits-lt", layers, {}, None), layers)])
+
+
+def test_a_head_that_a_stage_brings_decides_on_annealing():
+    for head, refused in (("sphereface", False), ("cosine", True)):
+        stage = {"head": head, "annealing": {"base": 9.0}}
+        layers = [{"stages": {"classifier": stage}}, {}]
+        run = (resolve("crt", "digits-lt", layers, {}, None), layers)
+        if refused:
+            with pytest.raises(InputError, match="the head 'cosine' has no margin to anneal"):
+                check_effect([run])
+        else:
+            check_effect([run])
+
+
+@pytest.mark.parametrize(
+    "method", ["ncm", "ldam-drw", "softmax", "hybrid-contrastive", "l-softmax"]
+)
 def test_the_table_of_a_run_is_a_recipe(method):
     resolved = config(method)
     layers = [as_table(resolved), {}]
@@ -203,6 +237,12 @@ def test_own_recipes(tmp_path):
         read_recipe(file)
     file.write_text("[methods.softmax.stages]\nrepresentation = 3\n")
     with pytest.raises(InputError, match=r"methods.softmax.stages.representation is 3; expected"):
+        read_recipe(file)
+    file.write_text("[methods.sofmax]\nlr = 0.1\n")
+    with pytest.raises(InputError, match=r"methods.sofmax: unknown method 'sofmax'; did you mean"):
+        read_recipe(file)
+    file.write_text("info = 3\n")
+    with pytest.raises(InputError, match="info is 3; expected a table"):
         read_recipe(file)
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match=r"own.toml cannot be read as TOML"):

@@ -1,6 +1,5 @@
 """Runs with odd names, with very many classes, and a browser to look at their pages."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import wcdas
 from wcdas.data.dataset import Dataset, FeatureVectors
@@ -90,17 +89,6 @@ def many_classes(digits_run: wcdas.Run, tmp_path_factory: pytest.TempPathFactory
     folder.write_metrics({"method": "wcdas", "dataset": "many", "temperature": 1.0} | metrics)
     report_on(folder.path, head, features, logits, dataset)
     return folder.path
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("needs chromium on the PATH")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

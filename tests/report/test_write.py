@@ -1,11 +1,14 @@
 """Pages are written at the end of a run, again without its data, and never at its cost."""
 
+import html
 import json
 import shlex
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import datasets
+import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
@@ -81,6 +84,80 @@ def test_the_baseline_is_found_beside_the_run(odd_run, odd_softmax):
     assert f"The baseline is {odd_softmax.path.name}, seed 0." in page
     assert f"{100 * odd_softmax.metrics['medium']:.1f}" in page
     assert "softmax (linear)" not in (odd_softmax.path / "report.html").read_text("utf-8")
+
+
+def test_a_baseline_with_other_settings_is_told(odd_run, odd_data, tmp_path):
+    run = shutil.copytree(odd_run.path, tmp_path / "run")
+    settings = {"epochs": 2, "input_size": 32, "batch_size": 8, "lr": 0.01}
+    wcdas.train(odd_data, "softmax", settings=settings, out=tmp_path / "s", device="cpu", workers=0)
+    page = write_report(run).read_text("utf-8")
+    assert (
+        "The baseline is s, seed 0. It was trained with other settings: "
+        "stages.representation.epochs 2 instead of 1, stages.representation.lr 0.01 instead of 0.2."
+    ) in page
+
+
+@pytest.mark.parametrize(
+    ("holdout", "counts", "told"),
+    [
+        (0.1, 30, "a temperature of "),
+        (
+            0.1,
+            15,
+            "no temperature was fitted, since it takes 20 training images of a class to hold",
+        ),
+        (0.0, 30, "no temperature was fitted, since calibration.holdout is 0."),
+    ],
+)
+def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys):
+    """Random vectors are learnt by heart, so that the temperature is above 1 where there is one."""
+    generator = np.random.default_rng(0)
+    images = counts * 4 * 10 // 8  # a fifth becomes the test set
+    np.save(tmp_path / "x.npy", generator.normal(size=(images, 64)).astype("float32"))
+    np.save(tmp_path / "x_labels.npy", np.arange(images) % 4)
+    settings = ["epochs=20", f"calibration.holdout={holdout}"]
+    out = tmp_path / "run"
+    words = ["train", str(tmp_path / "x.npy"), "--method", "softmax", "--out", str(out)]
+    assert cli._run([*words, "--device", "cpu", "--set", *settings]) == 0
+    printed, page = capsys.readouterr().out, (out / "report.html").read_text("utf-8")
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert told in page
+    if metrics["held_out"]:
+        value = f"{metrics['temperature']:.2f}"
+        assert (
+            f"Probabilities calibrated by a temperature of {value}, fitted on 12 training" in page
+        )
+        assert f" (temperature {value}), classes never" in printed
+        assert cli._run(["evaluate", str(out), "--device", "cpu"]) == 0
+        assert f" (temperature {value}), classes never" in capsys.readouterr().out
+    else:
+        assert "Probabilities as training left them" in page
+        assert " (no temperature fitted), classes never" in printed
+    assert cli._run(["evaluate", str(out), "--device", "cpu", "--temperature", "3"]) == 0
+    assert " (temperature 3.00), classes never" in capsys.readouterr().out
+
+
+def test_a_temperature_that_came_to_1_is_told(odd_run, tmp_path):
+    copy = shutil.copytree(odd_run.path, tmp_path / "copy")
+    metrics = json.loads((copy / "metrics.json").read_text())
+    assert metrics["held_out"] == 1
+    (copy / "metrics.json").write_text(json.dumps(metrics | {"temperature": 1.0}))
+    told = "the temperature, fitted on 1 training image held out of the classes with 20 or more, ca"
+    assert told in write_report(copy).read_text("utf-8")
+
+
+def test_data_in_memory_has_no_command(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 40, 40, 3), dtype=np.uint8)
+    given = datasets.Dataset.from_dict(
+        {"image": [Image.fromarray(p) for p in pixels], "label": [0] * 8 + [1] * 4},
+        features=datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(2)}),
+    )
+    run = wcdas.train(given, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", workers=0)
+    page = html.unescape((run.path / "report.html").read_text("utf-8"))
+    assert "Train the linear softmax baseline" in page
+    assert "wcdas train " not in page
+    call = f"wcdas.train(DATASET, recipe='{run.path / 'run.toml'}', out=\"NEW_FOLDER\")"
+    assert call in page
 
 
 def test_a_baseline_on_other_data_is_none(digits_run, odd_softmax, tmp_path):

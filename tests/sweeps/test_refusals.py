@@ -48,6 +48,8 @@ def refused(command):
         ("--methods wcdas --parallel 0", "--parallel is 0; expected how many runs at a time"),
         ("--methods wcdas --workers -1", "--workers is -1; expected 0"),
         ("--methods wcdas --device gpu", "device is 'gpu'; expected auto, cpu"),
+        ("--methods wcdas --log wandbb", "unknown logger 'wandbb'; did you mean 'wandb'"),
+        ("--methods wcdas --log none,wandb", "none goes with no other"),
         ("--methods wcdas --set epoch=3", "unknown key 'epoch'; did you mean 'epochs'"),
         ("--methods wcdas --set lr=-1", "lr is -1.0; expected above 0"),
         ("--methods wcdas --set method=softmax", "a sweep takes --methods instead"),

@@ -86,6 +86,34 @@ def test_every_run_is_what_train_makes_of_it(finished, features, tmp_path):
         assert {p.name for p in run.iterdir()} == {p.name for p in alone.iterdir()}
 
 
+def test_every_run_is_followed_by_its_own_loggers(sweep, tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    done = sweep("softmax", "wcdas", seeds=1, out=tmp_path / "s", callbacks=["mlflow"])
+    client = mlflow.MlflowClient()
+    (experiment,) = [e for e in client.search_experiments() if e.name == "wcdas"]
+    found = {r.info.run_name: r.data for r in client.search_runs([experiment.experiment_id])}
+    assert set(found) == {"softmax-s0", "wcdas-s0"}
+    for name, data in found.items():
+        stored = json.loads((done.path / name / "metrics.json").read_text())
+        assert data.metrics["final/top1"] == pytest.approx(stored["top1"])
+        assert not (done.path / name / "tensorboard").exists()
+
+
+def test_loggers_of_runs_in_processes_of_their_own(sweep, tmp_path):
+    done = sweep("softmax", seeds=2, parallel=2, out=tmp_path / "none", callbacks=[])
+    assert not list(done.path.glob("*/tensorboard"))
+    done = sweep("softmax", seeds=2, parallel=2, out=tmp_path / "board")
+    assert len(list(done.path.glob("*/tensorboard"))) == 2
+
+
+def test_runs_do_not_share_a_callback(sweep, tmp_path):
+    with pytest.raises(InputError, match="a sweep takes names, such as 'tensorboard', since every"):
+        sweep("softmax", out=tmp_path / "s", callbacks=[wcdas.Callback()])
+    assert not (tmp_path / "s").exists()
+
+
 def test_what_was_asked_is_written_down(finished, features):
     asked = tomllib.loads((finished.path / "sweep.toml").read_text())
     info = asked.pop("info")

@@ -146,7 +146,7 @@ def open_dataset(
 
 
 # What a user writes as `data.…`.
-OPTIONS = sorted(set(inspect.signature(open_dataset).parameters) - {"data", "skip_bad"})
+OPTIONS = sorted(set(inspect.signature(open_dataset).parameters) - {"data"})
 
 
 def _has_parquet(folder: Path) -> bool:

@@ -92,7 +92,12 @@ def evaluate_run(
     if correction.logit_adjustment:
         logits = adjust_logits(logits, counts, correction.logit_adjustment)
     metrics = evaluate(logits, dataset.test.labels, counts, model.class_names)
-    return {"method": model.info.method, "dataset": dataset.name} | learnt | metrics
+    facts = {
+        "method": model.info.method,
+        "dataset": dataset.name,
+        "temperature": correction.temperature or model.info.temperature,
+    }
+    return facts | learnt | metrics
 
 
 def _check_logit_adjustment(model: Model, correction: Correction) -> None:

@@ -11,7 +11,7 @@ from wcdas.heads.angular import AngularHead
 
 
 class ExportableModel(nn.Module):
-    """Preprocessed images → logits and probabilities, calibrated, for the class mix asked for."""
+    """Preprocessed images → logits over the temperature, and probabilities, for a class mix."""
 
     temperature: Tensor
     shift: Tensor

@@ -65,7 +65,7 @@ class Model:
 
     @torch.no_grad()
     def logits(self, inputs: Tensor, prior: str | None = None) -> Tensor:
-        """Calibrated logits of preprocessed inputs, under another class prior if one is given."""
+        """Logits of preprocessed inputs over the temperature, for another class prior if given."""
         return self.calibrated(self.classifier(inputs.to(self.device)).float().cpu(), prior)
 
     def calibrated(

@@ -24,7 +24,9 @@ def open_data(
         if key not in OPTIONS:
             raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in OPTIONS])))
     checked = {key: _checked(key, value) for key, value in given.items()}
-    return open_dataset(source, skip_bad=skip_bad, **checked)
+    if skip_bad:
+        checked["skip_bad"] = True
+    return open_dataset(source, **checked)
 
 
 def _checked(key: str, value: Any) -> Any:
@@ -33,6 +35,10 @@ def _checked(key: str, value: Any) -> Any:
     if key == "seed":
         if type(value) is not int:
             raise InputError(f"data.seed is {value!r}; expected a whole number")
+        return value
+    if key == "skip_bad":
+        if type(value) is not bool:
+            raise InputError(f"data.skip_bad is {value!r}; expected true or false")
         return value
     if isinstance(value, bool) or not isinstance(value, (str, Path, int, float)):
         raise InputError(f"data.{key} is {value!r}; expected a text")

@@ -39,7 +39,7 @@ def dataset_for(
     if stored is not None and (data is None or place(data) == stored["data"]["source"]):
         data = stored["data"]["source"] if data is None else data
         options = stored["data"] | dict(options)
-        dataset = open_data(data, options, skip_bad or left_out(stored))
+        dataset = open_data(data, options, skip_bad)
         same_data(stored, dataset)
     else:
         assert data is not None
@@ -64,11 +64,6 @@ def dataset_for(
         train=_relabelled(dataset.train, index),
         test=_relabelled(dataset.test, index),
     )
-
-
-def left_out(run: Mapping[str, Any]) -> bool:
-    """Whether a run was started with unreadable images left out."""
-    return bool(run["info"]["data"].get("skipped", 0))
 
 
 def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError
-from wcdas.methods import find_method
+from wcdas.methods import METHODS, find_method
 from wcdas.names import unknown
 from wcdas.training.config import Config, build
 from wcdas.training.schedule import planned
@@ -30,6 +30,7 @@ TABLES = (
     "options",
     "stages",
     "methods",
+    "info",
 )
 
 Table = dict[str, Any]
@@ -176,6 +177,9 @@ def _checked(layer: Table, prefix: str = "") -> Table:
         if not isinstance(value, dict):
             raise InputError(f"{path} is {value!r}; expected a table; set a key in it, {path}.KEY")
         if place.startswith("methods."):
+            name = place.removeprefix("methods.")
+            if name not in METHODS:
+                raise InputError(f"{path}: {unknown('method', name, METHODS)}")
             _checked(value, f"{path}.")
     return layer
 

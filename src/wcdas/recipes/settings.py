@@ -32,17 +32,48 @@ def read_layers(
 
 
 def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
-    """The contents of a recipe, or of a run's `run.toml`, and the method it names."""
+    """The contents of a recipe, or of a run's `run.toml`, and the method it names.
+
+    Of a run's `info` there stays what another method needs: `method` and `given`.
+    """
     table = read_recipe(recipe) if recipe is not None else {}
-    table.pop("info", None)
-    return table, table.pop("method", None)
+    info, method = table.pop("info", {}), table.pop("method", None)
+    if "given" in info:
+        table["info"] = {"method": method, "given": info["given"]}
+    return table, method
 
 
 def for_method(recipe: Mapping[str, Any], method: str) -> list[Table]:
     """The tables of a recipe: what it says of all methods, and of this one."""
-    shared = {key: value for key, value in recipe.items() if key != "methods"}
+    if "info" in recipe and recipe["info"]["method"] != method:
+        return _of_another(recipe, method)
+    shared = {key: value for key, value in recipe.items() if key not in ("methods", "info")}
     own = recipe.get("methods", {}).get(method, {})
     return [layer for layer in (shared, own) if layer]
+
+
+def said(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Table]:
+    """What a user set for a run, for its `info.given`: data, seed and method stand elsewhere."""
+    before = recipe["info"]["given"] if "info" in recipe else [recipe]
+    layers = [_without(layer, "data", "seed") for layer in (*before, settings)]
+    return [layer for layer in layers if layer]
+
+
+def _of_another(run: Mapping[str, Any], method: str) -> list[Table]:
+    """What a run of another method says to this one: its data, its seed and what was set for it,
+    but for its own head, options and stages."""
+    known = find_method(method).defaults["stages"]
+    layers = []
+    for layer in (part for given in run["info"]["given"] for part in for_method(given, method)):
+        shared = _without(layer, "head", "options")
+        if "stages" in shared:
+            shared["stages"] = {k: v for k, v in shared["stages"].items() if k in known}
+        layers.append(shared)
+    return [*layers, {key: run[key] for key in ("data", "seed") if key in run}]
+
+
+def _without(layer: Mapping[str, Any], *keys: str) -> Table:
+    return {key: value for key, value in layer.items() if key not in keys}
 
 
 def check_keys(layers: list[Table], method: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from wcdas.data.profile import FEW
 from wcdas.evaluation.table import percent
 from wcdas.report.charts import counted
 from wcdas.report.facts import Facts
@@ -38,7 +39,7 @@ def tail_not_learnt(f: Facts) -> Advice | None:
         "Put the class prior in the loss.",
         f"The few-shot classes are at {percent(f.few)} %, and no stage corrects for their rarity "
         "in its loss.",
-        f.train("wcdas-prior"),
+        f.train("--method wcdas-prior"),
     )
 
 
@@ -46,10 +47,12 @@ def tail_not_learnt_with_prior(f: Facts) -> Advice | None:
     if f.few is None or f.few >= NEAR_ZERO or not f.prior_in_loss or f.pretrained:
         return None
     return Advice(
-        "Start from pretrained weights, or add images of the smallest classes.",
+        "Start from pretrained weights, or add images of the smallest classes."
+        if f.network
+        else "Add samples of the smallest classes.",
         f"The few-shot classes are at {percent(f.few)} % although the class prior is in the loss: "
         "there is too little to learn them from.",
-        f"{f.train()} --set backbone.weights=pretrained",
+        f.train(f"--set {f.network}") if f.network else "",
     )
 
 
@@ -78,9 +81,9 @@ def baseline_missing(f: Facts) -> Advice | None:
         return None
     return Advice(
         "Train the linear softmax baseline, then build this page again.",
-        "There is nothing to compare with: no finished softmax run on the same data beside this "
-        "one.",
-        f"{f.train('softmax')} && wcdas report {f.run}",
+        "There is nothing to compare with: no finished softmax run on the same data, with the same "
+        "backbone and a report, beside this one.",
+        f"{f.train(f'--method softmax --out {f.beside}')} && wcdas report {f.run}",
     )
 
 
@@ -92,7 +95,7 @@ def within_noise(f: Facts) -> Advice | None:
         "Compare over several seeds before believing the difference.",
         f"{f.method} and softmax differ by {signed(100 * difference)} points, and the test "
         f"set alone leaves ± {100 * f.headline_error:.1f} on each.",
-        f"wcdas sweep {f.data} --methods softmax,{f.method} --seeds 3",
+        f.sweep("softmax", f.method),
     )
 
 
@@ -104,7 +107,7 @@ def worse_than_baseline(f: Facts) -> Advice | None:
         "Try other methods; this one does worse than plain softmax here.",
         f"{f.method} is {-100 * difference:.1f} points below the baseline, more than the test "
         "set's noise.",
-        f"wcdas sweep {f.data} --methods softmax,wcdas,wcdas-prior,balms --seeds 3",
+        f.sweep("softmax", "wcdas", "wcdas-prior", "balms"),
     )
 
 
@@ -137,12 +140,19 @@ def probabilities_are_off(f: Facts) -> Advice | None:
         return Advice(
             "Hold images out to fit a temperature.",
             f"{why} No images were held out for it.",
-            f"{f.train()} --set calibration.holdout=0.05",
+            f.train("--set calibration.holdout=0.05"),
         )
+    why += (
+        f" A temperature takes a class with {FEW} training images to hold some out, and none has."
+        if f.held_out == 0
+        else " A temperature can be fitted on held-out images of the larger classes alone."
+    )
+    if not f.can_smooth:
+        return Advice("Do not take the probabilities at their word.", why)
     return Advice(
         "Do not take the probabilities at their word; smooth the labels of the last stage.",
-        f"{why} A temperature can be fitted on held-out images of the larger classes alone.",
-        f"{f.train()} --set stages.{f.last_stage}.label_smoothing=0.1",
+        why,
+        f.train(f"--set stages.{f.last_stage}.label_smoothing=0.1"),
     )
 
 
@@ -155,7 +165,7 @@ def still_learning(f: Facts) -> Advice | None:
         "Train longer.",
         f"In the last tenth of the first stage the loss still fell by {percent(f.late_fall)} %, "
         f"and the training images are at {percent(f.train_accuracy)} %.",
-        f"{f.train()} --set stages.{f.first_stage}.epochs={2 * f.epochs}",
+        f.train(f"--set stages.{f.first_stage}.epochs={2 * f.epochs}"),
     )
 
 
@@ -165,10 +175,10 @@ def learnt_by_heart(f: Facts) -> Advice | None:
     if f.train_accuracy < FITTED or f.headline > NOT_GENERALISED:
         return None
     return Advice(
-        "Mix or augment the training images more.",
+        "Mix or augment the training images more." if f.can_mix else "Augment the images more.",
         f"The training images are at {percent(f.train_accuracy)} %, the test images at "
         f"{percent(f.headline)} %: they were learnt by heart.",
-        f"{f.train()} --set stages.{f.first_stage}.mixup=0.4",
+        f.train(f"--set stages.{f.first_stage}.mixup=0.4") if f.can_mix else "",
     )
 
 
@@ -201,7 +211,7 @@ def few_measured_on_little(f: Facts) -> Advice | None:
         "Measure the tail on more test images, or over several seeds.",
         f"The few-shot classes have so few test images that their {percent(f.few)} % are "
         f"± {100 * f.few_error:.1f} points.",
-        f"wcdas sweep {f.data} --methods {f.method} --seeds 3",
+        f.sweep(f.method),
     )
 
 

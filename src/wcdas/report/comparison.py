@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from wcdas.deploy.output import check_new
 from wcdas.errors import InputError
@@ -16,7 +15,7 @@ from wcdas.report.figures import write_figures
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section, table
 from wcdas.report.record import Record
 from wcdas.report.results import explained, results_table
-from wcdas.training.config import flat
+from wcdas.report.settings import differing
 
 MOST = 10  # as many as there are colours
 
@@ -108,29 +107,12 @@ def _result(records: Sequence[Record], labels: Sequence[str], same_data: bool) -
 
 
 def _settings(records: Sequence[Record], labels: Sequence[str]) -> Iterator[str]:
-    tables = [_flat_settings(record, records) for record in records]
-    keys = dict.fromkeys(key for one in tables for key in one)
-    missing = object()
-    differing = [k for k in keys if len({repr(one.get(k, missing)) for one in tables}) > 1]
-    if not differing:
+    found = differing(records)
+    if not found:
         yield paragraph("Nothing: the settings are the same.")
         return
-    rows = [[key, *(str(one.get(key, "–")) for one in tables)] for key in differing]
+    rows = [[key, *map(str, values)] for key, values in found.items()]
     yield table("Settings that are not the same", ["key of run.toml", *labels], rows)
-
-
-def _flat_settings(record: Record, records: Sequence[Record]) -> dict[str, Any]:
-    """Dotted keys; a stage that not all runs have is one line."""
-    run = {key: value for key, value in record.run.items() if key not in ("info", "stages")}
-    stages: dict[str, Any] = {}
-    for name, stage in record.run["stages"].items():
-        if all(name in other.run["stages"] for other in records):
-            stages[name] = stage
-        else:
-            epochs = f"{stage['epochs']} epochs, " if "epochs" in stage else ""
-            stages[name] = f"{epochs}trains {stage['trains']}"
-    settings = flat(run | {"stages": stages})
-    return settings | {"info.prior": record.run["info"]["prior"]}
 
 
 def _classes(charts: dict[str, Chart], same_classes: bool) -> Iterator[str]:

@@ -1,11 +1,16 @@
 """The numbers of a run that the rules on what to try next look at."""
 
+import inspect
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wcdas.deploy.splits import left_out
+from wcdas.backbones import BACKBONES
+from wcdas.data.hugging_face import IN_MEMORY
+from wcdas.losses import LOSSES
+from wcdas.methods import METHODS
+from wcdas.recipes.automatic import FINE_TUNED
 from wcdas.report.record import Record
 
 
@@ -22,9 +27,9 @@ class Facts:
     """Accuracies are shares of 1; None is not measured, or no such class."""
 
     run: str  # as a shell takes them
-    data: str
+    recipe: str  # its run.toml
+    beside: str  # where a baseline of it would be found
     method: str
-    seed: int
     many: float | None
     medium: float | None
     few: float | None
@@ -34,13 +39,17 @@ class Facts:
     prior: str  # of the logits: train, uniform or none
     prior_in_loss: bool
     pretrained: bool
+    network: str  # the settings that start from pretrained weights; empty for features
     ece: float | None
     confidence: float | None
     top1: float | None
     holdout: float
+    held_out: int | None  # images that the temperature was fitted on
     first_stage: str
     last_stage: str
-    epochs: int  # of the first stage
+    can_mix: bool  # images of two classes in the first stage, which does not yet
+    can_smooth: bool  # labels in the last stage, which does not yet
+    epochs: int  # of the first stage, and of those that take a share of them
     train_accuracy: float | None  # when the first stage ended
     late_fall: float | None  # of the loss in the last tenth of the first stage, as a share
     never_predicted: int
@@ -49,21 +58,27 @@ class Facts:
     confusion: Confusion | None
     baseline: Mapping[str, float | None] | None  # many, medium, few and headline
 
-    def train(self, method: str | None = None) -> str:
-        """The command that trains the same data again, by this method or another."""
-        return f"wcdas train {self.data} --method {method or self.method} --seed {self.seed}"
+    def train(self, change: str) -> str:
+        """The command that repeats the run with one thing changed."""
+        return f"wcdas train --recipe {self.recipe} {change}"
+
+    def sweep(self, *methods: str) -> str:
+        """The command that trains methods as the run was trained, over seeds."""
+        return f"wcdas sweep --recipe {self.recipe} --methods {','.join(methods)} --seeds 3"
 
 
 def facts_of(record: Record, baseline: Record | None) -> Facts:
     run, metrics, measured = record.run, record.metrics, record.measured
     stages = run["stages"]
-    first = record.log[0]["stage"] if record.log else ""
+    folder = record.folder if record.folder.name.strip(".") else record.folder.resolve()
+    method = METHODS.get(record.method)  # None for one that a script registers
+    first, last = record.log[0]["stage"] if record.log else "", list(stages)[-1]
     lines = [line for line in record.log if line["stage"] == first]
     return Facts(
         run=shlex.quote(str(record.folder)),
-        data=data_arguments(run),
+        recipe=_recipe(record),
+        beside=shlex.quote(str(folder.with_name(f"{folder.name}-softmax"))),
         method=record.method,
-        seed=record.seed,
         **{group: metrics[group] for group in ("many", "medium", "few")},
         headline=record.headline,
         headline_error=record.standard_error(),
@@ -71,13 +86,17 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         prior=run["info"]["prior"],
         prior_in_loss=any(_has_prior(stage) for stage in stages.values()),
         pretrained=bool(run["backbone"]["weights"]),
+        network=_pretrained(run["backbone"]["name"]),
         ece=metrics["ece"],
         confidence=measured["confidence"],
         top1=metrics["top1"],
         holdout=run["calibration"]["holdout"],
+        held_out=metrics.get("held_out"),
         first_stage=first,
-        last_stage=list(stages)[-1],
-        epochs=len(lines),
+        last_stage=last,
+        can_mix=_can_mix(stages.get(first), method is not None and first in method.unmixed),
+        can_smooth=_can_smooth(stages[last], method is not None and last in method.own_loss),
+        epochs=stages[first]["epochs"] if lines else 0,
         train_accuracy=lines[-1].get("train_accuracy") if lines else None,
         late_fall=_late_fall([line["loss"] for line in lines]),
         never_predicted=metrics["never_predicted"],
@@ -93,20 +112,39 @@ def accuracies(record: Record) -> dict[str, float | None]:
     return groups | {"headline": record.headline}
 
 
-def data_arguments(run: Mapping[str, Any]) -> str:
-    """The data of a run as `wcdas train` takes it."""
-    options = [f"data.{key}={value}" for key, value in run["data"].items() if key != "source"]
-    given = shlex.quote(str(run["data"]["source"]))
-    if left_out(run):
-        given += " --skip-bad"
-    return f"{given} --set {shlex.join(options)}" if options else given
-
-
 def again(record: Record) -> str:
-    """The command that repeats a run from its settings."""
-    bad = " --skip-bad" if left_out(record.run) else ""
-    file = shlex.quote(str(record.folder / "run.toml"))
-    return f"wcdas train --recipe {file}{bad} --out NEW_FOLDER"
+    """The command that repeats a run from its settings; of data in memory, the call in Python."""
+    if in_memory(record):
+        recipe = str(record.folder / "run.toml")
+        return f'wcdas.train(DATASET, recipe={recipe!r}, out="NEW_FOLDER")'
+    return f"wcdas train --recipe {_recipe(record)} --out NEW_FOLDER"
+
+
+def in_memory(record: Record) -> bool:
+    """Whether the data was an object that no command can name."""
+    return str(record.run["data"]["source"]).startswith(IN_MEMORY)
+
+
+def _recipe(record: Record) -> str:
+    return shlex.quote(str(record.folder / "run.toml"))
+
+
+def _pretrained(backbone: str) -> str:
+    """A backbone of this package has no pretrained weights, so another takes its place."""
+    if backbone == "identity":
+        return ""
+    name = f"backbone.name={FINE_TUNED} " if backbone in BACKBONES else ""
+    return f"{name}backbone.weights=pretrained"
+
+
+def _can_mix(stage: Mapping[str, Any] | None, unmixed: bool) -> bool:
+    return stage is not None and not (unmixed or stage["mixup"] or stage["cutmix"])
+
+
+def _can_smooth(stage: Mapping[str, Any], own_loss: bool) -> bool:
+    if stage["trains"] == "nothing" or own_loss or stage["label_smoothing"]:
+        return False
+    return "label_smoothing" in inspect.signature(LOSSES[stage["loss"]]).parameters
 
 
 def _has_prior(stage: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ def measure(
     Args:
         head: of the trained model.
         features: of the test samples, on the CPU.
-        logits: calibrated ones of the same samples.
+        logits: of the same samples, over the temperature.
         dataset: whose test samples they are.
         metrics: what `evaluate` made of the logits.
     """

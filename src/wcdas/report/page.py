@@ -7,15 +7,17 @@ from typing import Any
 
 import tomli_w
 
+from wcdas.data.profile import FEW
 from wcdas.report.advice import advise
 from wcdas.report.chart import Chart
 from wcdas.report.charts import counted
 from wcdas.report.classes import page_data, run_columns
 from wcdas.report.document import write_document
-from wcdas.report.facts import again, data_arguments, facts_of
+from wcdas.report.facts import again, facts_of, in_memory
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section
 from wcdas.report.record import Record
 from wcdas.report.results import explained, results_table
+from wcdas.report.settings import beside_told
 
 PIXELATED = "data:image/png"  # small pictures are PNG, and shown with their pixels
 
@@ -32,7 +34,7 @@ def write_page(
         "angles": ("Angles", _angles(charts)),
         "training": ("Training", _training(charts)),
         "confusions": ("Confusions", _confusions(record)),
-        "reliability": ("Reliability", _reliability(charts)),
+        "reliability": ("Reliability", _reliability(record, charts)),
         "map": ("Map", _map(charts)),
         "tail": ("The tail", _tail(record, charts)),
         "reproduce": ("Reproduce", _reproduce(record)),
@@ -64,10 +66,15 @@ def _result(record: Record, baseline: Record | None) -> Iterator[str]:
     if baseline is None:
         yield results_table([record], [record.method], 0)
         if record.method != "softmax":
-            yield paragraph("No finished softmax run on the same data stands beside it.", "soft")
+            yield paragraph(
+                "No finished softmax run on the same data, with the same backbone and a report, "
+                "stands beside it.",
+                "soft",
+            )
     else:
         yield results_table([baseline, record], ["softmax (linear)", record.method], 0)
-        yield paragraph(f"The baseline is {baseline.folder.name}, seed {baseline.seed}.", "soft")
+        named = f"The baseline is {baseline.folder.name}, seed {baseline.seed}."
+        yield paragraph(f"{named} {beside_told(record, baseline)}", "soft")
     yield explained(record)
 
 
@@ -79,7 +86,7 @@ def _next(record: Record, baseline: Record | None) -> Iterator[str]:
     yield '<ol class="next">'
     for advice in found:
         yield f"<li><p><strong>{escape(advice.what)}</strong></p>{paragraph(advice.why)}"
-        yield command(advice.command) if advice.command else ""
+        yield command(advice.command) if advice.command and not in_memory(record) else ""
         yield "</li>"
     yield "</ol>"
 
@@ -171,11 +178,29 @@ def _picture(example: dict[str, Any], words: str, caption: str, kind: str = "") 
     )
 
 
-def _reliability(charts: dict[str, Chart]) -> Iterator[str]:
+def _reliability(record: Record, charts: dict[str, Chart]) -> Iterator[str]:
     if "reliability" not in charts:
         yield paragraph("There are no test images to measure it on.")
         return
+    yield paragraph(temperature_told(record), "soft")
     yield chart_figure(charts["reliability"])
+
+
+def temperature_told(record: Record) -> str:
+    """Whether the probabilities were calibrated, and on what."""
+    held_out, value = record.metrics.get("held_out"), f"{record.metrics['temperature']:.2f}"
+    if held_out == 0:
+        why = (
+            f"it takes {FEW} training images of a class to hold one out, and none has so many left"
+            if record.run["calibration"]["holdout"]
+            else "calibration.holdout is 0"
+        )
+        return f"Probabilities as training left them: no temperature was fitted, since {why}."
+    images = "training images" if held_out is None else counted(held_out, "training image")
+    on = f"fitted on {images} held out of the classes with {FEW} or more"
+    if value == "1.00":
+        return f"Probabilities as training left them: the temperature, {on}, came to 1."
+    return f"Probabilities calibrated by a temperature of {value}, {on}."
 
 
 def _map(charts: dict[str, Chart]) -> Iterator[str]:
@@ -199,10 +224,6 @@ def _reproduce(record: Record) -> Iterator[str]:
     run = record.run
     yield paragraph("The same run again, from its settings:")
     yield command(again(record))
-    yield paragraph("The same method on the same data with the settings of your version:")
-    yield command(
-        f"wcdas train {data_arguments(run)} --method {record.method} --seed {record.seed}"
-    )
     versions = ", ".join(f"{name} {version}" for name, version in run["info"]["versions"].items())
     yield paragraph(f"{versions}; data fingerprint {run['info']['fingerprint']}", "soft")
     settings = {key: value for key, value in run.items() if key != "info"}

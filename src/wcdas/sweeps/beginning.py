@@ -1,7 +1,7 @@
 """What is refused before the first run of a sweep starts."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError
+from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
 from wcdas.recipes.automatic import SMALL
 from wcdas.recipes.resuming import same_data
@@ -50,6 +51,17 @@ def begin(
 def check_parallel(parallel: int | None) -> None:
     if parallel is not None and (type(parallel) is not int or parallel < 1):
         raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
+
+
+def check_loggers(callbacks: Sequence[str]) -> None:
+    """Refuse a logger that is not there, and a callback that runs would have to share."""
+    create_callbacks(callbacks)
+    for callback in callbacks:
+        if not isinstance(callback, str):
+            raise InputError(
+                f"callbacks holds {callback!r}; a sweep takes names, such as 'tensorboard', since "
+                "every run is followed by a callback of its own"
+            )
 
 
 def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:

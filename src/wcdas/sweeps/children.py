@@ -95,9 +95,12 @@ def side_by_side(
         _stop(at_work, signal.SIGTERM)
 
 
-def train_command(folder: Path, device: str, workers: int, report: bool) -> list[str]:
+def train_command(
+    folder: Path, device: str, workers: int, loggers: Sequence[str], report: bool
+) -> list[str]:
     """The command that does a run whose folder says what it is."""
     options = ["--out", str(folder), "--resume", "--device", device, "--workers", str(workers)]
+    options += ["--log", ",".join(loggers) or "none"]
     options += [] if report else ["--no-report"]
     return [sys.executable, "-m", "wcdas.cli", "train", *options]
 

@@ -80,9 +80,15 @@ class Plan:
             own = {method: _own(method, table) for method in self.methods}
             having = [method for method, names in own.items() if names]
             known = set().union(*own.values())
+            of_recipe = {
+                name: None
+                for method in self.methods
+                for layer in for_method(self.recipe, method)
+                for name in layer.get(table, {})
+            }
             if table == "stages":
-                known |= set(self.recipe.get(table, {}))
-            for name in (*self.recipe.get(table, {}), *self.settings.get(table, {})):
+                known |= set(of_recipe)
+            for name in (*of_recipe, *self.settings.get(table, {})):
                 if not known:
                     raise InputError(
                         f"{table}.{name} is given, but none of {', '.join(self.methods)} has "

@@ -1,9 +1,10 @@
 """A sweep from its plan to its table."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.console import Console
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
 from wcdas.methods import find_method
+from wcdas.recipes.settings import said
 from wcdas.sweeps.announce import announce
 from wcdas.sweeps.children import side_by_side, train_command
 from wcdas.sweeps.folder import SweepFolder
@@ -41,6 +43,7 @@ def run_sweep(
     workers: int,
     console: Console | None,
     notes: list[str],
+    loggers: Sequence[str] = ("tensorboard",),
     report: bool = True,
 ) -> None:
     """Do the runs that are not finished, and keep the table up to date.
@@ -56,10 +59,12 @@ def run_sweep(
         workers: of each of them.
         console: where progress is shown; None is silent.
         notes: what was decided about the data.
-        report: whether processes of their own write a page for each run.
+        loggers: who follows a run in a process of its own.
+        report: whether such a process writes a page.
     """
     of_run = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: _epochs(config) for run, config in of_run.items()}
+    given = said(plan.recipe, plan.settings)
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
         announce(console, plan, dataset, folder, notes)
@@ -70,7 +75,7 @@ def run_sweep(
 
         def begin(run: SweepRun) -> RunFolder:
             progress.started(run)
-            prepare(folder.run(run), of_run[run], dataset)
+            prepare(folder.run(run), of_run[run], dataset, given)
             return folder.run(run)
 
         if parallel == 1:
@@ -84,7 +89,7 @@ def run_sweep(
             work = side_by_side(
                 waiting,
                 parallel,
-                lambda run: train_command(begin(run).path, device, workers, report),
+                lambda run: train_command(begin(run).path, device, workers, loggers, report),
                 threads,
                 claim,
             )
@@ -106,11 +111,13 @@ def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
     return parallel > 1 and not (resident and choose_device(device).type == "cuda")
 
 
-def prepare(folder: RunFolder, config: Config, dataset: Dataset) -> None:
+def prepare(
+    folder: RunFolder, config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+) -> None:
     """Write down what a run is, so that it can be gone on with; a torn beginning is dropped."""
     if not folder.exists:
         shutil.rmtree(folder.path, ignore_errors=True)
-        folder.create(run_table(config, find_method(config.method), dataset))
+        folder.create(run_table(config, find_method(config.method), dataset, given))
 
 
 def _epochs(config: Config) -> int:

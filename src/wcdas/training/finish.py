@@ -1,6 +1,7 @@
 """What a run writes down: what it is when it starts, what came out when it ends."""
 
 import platform
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,13 +20,17 @@ from wcdas.training.trainer import Trainer
 LOWEST_TEMPERATURE = 1.0
 
 
-def run_table(config: Config, method: Method, dataset: Dataset) -> dict[str, Any]:
+def run_table(
+    config: Config, method: Method, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What run.toml holds; `given` is what was set for the run, later over earlier."""
     versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
     info = {
         "fingerprint": dataset.fingerprint,
         "prior": recorded_prior(method, config.stages),
         "class_counts": dataset.class_counts.tolist(),
         "data": dataset.description,
+        "given": [dict(layer) for layer in given],
         "versions": versions | {"python": platform.python_version()},
     }
     return as_table(config) | {"info": info}
@@ -34,7 +39,7 @@ def run_table(config: Config, method: Method, dataset: Dataset) -> dict[str, Any
 def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
     """Fit the temperature, measure the last epoch, write the model.
 
-    The main process gets the features and calibrated logits of the test samples.
+    The main process gets the features of the test samples, and their logits over the temperature.
     """
     config, dataset = trainer.config, trainer.dataset
     held_out = trainer.held_out_logits()
@@ -63,6 +68,11 @@ def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
         built_by_method=trainer.method.build_model is not plain_model,
     )
     save_model(trainer.folder.model, trainer.model, info)
-    facts = {"method": config.method, "dataset": dataset.name, "temperature": temperature}
+    facts = {
+        "method": config.method,
+        "dataset": dataset.name,
+        "temperature": temperature,
+        "held_out": len(held_out[1]),  # images that it was fitted on
+    }
     trainer.folder.write_metrics(facts | metrics)
     return features, logits

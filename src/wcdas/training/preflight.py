@@ -98,4 +98,5 @@ def _check_loss(stage: Stage, dataset: Dataset) -> None:
         )
     if stage.loss == "center":
         raise InputError("center is a loss on features beside another loss, not a stage's own")
-    create_loss(stage.loss, dataset.class_counts, **stage.loss_options)
+    smoothed = {"label_smoothing": stage.label_smoothing} if stage.label_smoothing else {}
+    create_loss(stage.loss, dataset.class_counts, **(dict(stage.loss_options) | smoothed))
