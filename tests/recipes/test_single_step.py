@@ -51,5 +51,5 @@ def test_it_is_where_there_are_no_two_batches(batch_size, single):
     kept = len(holdout(labels, classes, 0.05, key=7)[0])
     assert 2 * 155 <= kept < 2 * 160
     layers = [{"batch_size": batch_size}]
-    _, notes = _configure(dataset, "digits-lt", "softmax", layers, 0, "cpu")
+    _, notes = _configure(dataset, "digits-lt", "softmax", layers, 0, "cpu", False)
     assert [f"with {kept} training" in note for note in notes] == [True] * single
