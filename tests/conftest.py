@@ -23,6 +23,11 @@ ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 Pictures = Callable[..., Path]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no worker is left alone with them."""
+    items.sort(key=lambda item: "test_blocks_run" not in item.name)
+
+
 @pytest.fixture(autouse=True)
 def _same_numbers_in_any_order() -> None:
     torch.manual_seed(0)

@@ -1,4 +1,5 @@
-"""Every block of code of every page is run, in a folder like a reader's; training takes one epoch.
+"""Every block of code of every page is run, in a folder like a reader's; training takes one epoch,
+and writes a report where the page speaks of it.
 
 `<!-- not run: REASON -->` above a block excuses it. The reasons are counted here, and the commands
 of such a block must exist all the same.
@@ -39,6 +40,7 @@ NOT_RUN = {
     "it needs data from the network": 5,
     "it takes long": 2,
     "it runs until it is stopped": 2,
+    "it needs several processes; the example below is run": 1,
 }
 
 
@@ -150,10 +152,10 @@ def test_blocks_run(page: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert block.language == "sh", f"line {block.line}: ```{block.language}"
             for line in block.code.splitlines():
                 with monkeypatch.context() as environment:
-                    run_line(line, environment)
+                    run_line(line, environment, report="report.html" in page.read_text("utf-8"))
 
 
-def run_line(line: str, environment: pytest.MonkeyPatch) -> None:
+def run_line(line: str, environment: pytest.MonkeyPatch, report: bool) -> None:
     """A line as a shell would run it; `wcdas` runs in this process, which saves its imports."""
     words = shlex.split(line, comments=True)
     while words and re.match(r"[A-Z_]+=", words[0]):
@@ -161,8 +163,10 @@ def run_line(line: str, environment: pytest.MonkeyPatch) -> None:
         environment.setenv(name, value)
     if not words:
         return
-    trains = re.search(r"\b(wcdas|wcdas\.cli) (train|sweep)\b", line) and "--resume" not in words
-    shorter = ["--set", "epochs=1"] if trains else []
+    trains = re.search(r"\b(wcdas|wcdas\.cli) (train|sweep)\b", line)
+    shorter = [] if report or not trains or "--no-report" in words else ["--no-report"]
+    if trains and "--resume" not in words:
+        shorter += ["--set", "epochs=1"]
     if words[0] != "wcdas":
         command = " ".join([line.partition(" #")[0], *shorter])
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)

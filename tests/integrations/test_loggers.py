@@ -116,7 +116,9 @@ def test_wandb_offline(tmp_path, monkeypatch):
             history[step] = {name: json.loads(i.value_json) for name, i in items.items()}
     for epoch, line in enumerate(log(out)):
         assert history[epoch]["stage"] == line["stage"]
-        assert {k: history[epoch][k] for k in numbers(line)} == pytest.approx(numbers(line))
+        expected = numbers(line)
+        del expected["seconds"]  # of an epoch that was begun twice
+        assert {k: history[epoch][k] for k in expected} == pytest.approx(expected)
 
     summary = {}
     for record in records:

@@ -69,6 +69,7 @@ class ShardedWCDASHead(Head):
 
     @property
     def scale(self) -> Tensor:
+        """s, the same on every process."""
         return self.shard.scale
 
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
