@@ -1,5 +1,6 @@
 """Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
 
+import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +18,18 @@ import wcdas
 # Workers side by side, with one thread each, here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
+
+# These processes are forked from one that has imported what they need.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(
+    [
+        "wcdas.api",
+        "wcdas.cli",
+        "sklearn.datasets",
+        "torch._dynamo",
+        "torch.utils.tensorboard",
+    ]
+)
 
 ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 
@@ -126,3 +139,20 @@ def browser() -> Iterator[Any]:
         launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="session")
+def in_processes() -> Callable[..., None]:
+    """Runs `work(rank, world, *given)` in `world` processes at a time."""
+
+    def run(work: Callable[..., None], world: int, *given: object) -> None:
+        children = [
+            FORKED.Process(target=work, args=(rank, world, *given)) for rank in range(world)
+        ]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(120)
+            assert child.exitcode == 0
+
+    return run

@@ -1,7 +1,5 @@
 """Classes spread over processes are as the whole head in one, to its gradients and its training."""
 
-import multiprocessing
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -106,28 +104,20 @@ def refused(rank, world):
     return True
 
 
-def in_process(rank, world, folder):
+def work(rank, world, folder):
     torch.set_num_threads(1)
     address = f"file://{folder}/meeting-{world}"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
-    found = {work.__name__: work(rank, world) for work in (measured, trained, refused)}
+    found = {part.__name__: part(rank, world) for part in (measured, trained, refused)}
     dist.destroy_process_group()
     torch.save(found, folder / f"{world}-{rank}.pt")
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def found(request, tmp_path_factory):
+def found(request, tmp_path_factory, in_processes):
     """What each of two or three processes found."""
     folder, world = tmp_path_factory.mktemp("processes"), request.param
-    context = multiprocessing.get_context("forkserver")
-    children = [
-        context.Process(target=in_process, args=(rank, world, folder)) for rank in range(world)
-    ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(120)
-        assert child.exitcode == 0
+    in_processes(work, world, folder)
     return [torch.load(folder / f"{world}-{rank}.pt") for rank in range(world)]
 
 

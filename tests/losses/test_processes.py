@@ -1,7 +1,5 @@
 """Losses with a running state: two processes with half a batch each are as one with the whole."""
 
-import multiprocessing
-
 import torch
 import torch.distributed as dist
 
@@ -29,15 +27,9 @@ def moved_states(rank, world, folder):
     torch.save(state, folder / f"{world}-{rank}.pt")
 
 
-def test_two_processes_are_as_one(tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    children = [context.Process(target=moved_states, args=(rank, 2, tmp_path)) for rank in range(2)]
-    for child in children:
-        child.start()
+def test_two_processes_are_as_one(tmp_path, in_processes):
+    in_processes(moved_states, 2, tmp_path)
     moved_states(0, 1, tmp_path)
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
     one, *two = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
     for other in two:
         torch.testing.assert_close(other, one)

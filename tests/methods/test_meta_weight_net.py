@@ -1,7 +1,6 @@
 """Meta-Weight-Net: its gradient by finite differences, its Adam, and which way weights go."""
 
 import copy
-import multiprocessing
 
 import numpy as np
 import pytest
@@ -238,17 +237,9 @@ def part_of_a_step(rank, world, folder):
     torch.save(state, folder / f"{world}-{rank}.pt")
 
 
-def test_two_processes_learn_what_one_does(tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    children = [
-        context.Process(target=part_of_a_step, args=(rank, 2, tmp_path)) for rank in range(2)
-    ]
-    for child in children:
-        child.start()
+def test_two_processes_learn_what_one_does(tmp_path, in_processes):
+    in_processes(part_of_a_step, 2, tmp_path)
     part_of_a_step(0, 1, tmp_path)
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
     one, *two = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
     for other in two:
         torch.testing.assert_close(other, one)

@@ -24,13 +24,6 @@ from wcdas.training.trainer import Trainer
 
 CHILD = Path(__file__).with_name("child.py")
 NEVER = 1e9
-IMPORTED_ONCE = [
-    "wcdas.api",
-    "wcdas.cli",
-    "sklearn.datasets",
-    "torch._dynamo",
-    "torch.utils.tensorboard",
-]
 
 
 class Child:
@@ -38,7 +31,6 @@ class Child:
 
     def __init__(self, arguments: list[str], output: Path, checkpoint_seconds: float) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(IMPORTED_ONCE)
         given = {"given": (arguments, str(output), checkpoint_seconds)}
         self.output = output
         self.process = context.Process(target=runpy.run_path, args=(str(CHILD), given, "__main__"))
