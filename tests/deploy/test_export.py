@@ -75,13 +75,13 @@ def test_the_documented_preprocessing_on_every_kind_of_picture(
         assert said == pytest.approx(ours, abs=1e-4)
 
 
-def test_a_large_picture_is_cut_as_documented(photographs, tmp_path, monkeypatch):
+def test_a_large_picture_is_cut_as_documented(photographs, pictures, tmp_path, monkeypatch):
     """From 112 pixels on the centre is cut out."""
     monkeypatch.chdir(tmp_path)
-    settings = {"epochs": 1, "backbone.name": "resnet8", "input_size": 128, "augment.flip": False}
-    run = wcdas.train(
-        "digits-lt", "softmax", settings=settings, out="run", device="cpu", report=False
-    )
+    folder = pictures(tmp_path / "pictures", china=6, flower=4)
+    settings = {"epochs": 1, "backbone.name": "resnet8", "input_size": 128}
+    options = {"out": "run", "device": "cpu", "workers": 0, "report": False}
+    run = wcdas.train(folder, "softmax", settings=settings, **options)
     wcdas.export(run, "onnx", "model.onnx")
     page = (DOCS / "export.md").read_text(encoding="utf-8")
     (code,) = [b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def prepare" in b]
