@@ -40,7 +40,7 @@ NOT_RUN = {
     "it needs data from the network": 5,
     "it takes long": 2,
     "it runs until it is stopped": 2,
-    "it needs several processes; the example below is run": 1,
+    "it needs several processes": 2,
 }
 
 

@@ -1,5 +1,8 @@
 """Classes spread over processes are as the whole head in one, to its gradients and its training."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import wcdas
 from wcdas.targets import MixedLabels
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sharded_head.py"
 CLASSES, FEATURES, BATCH = 7, 5, 6  # of all processes together
 HEADS = {
     "default": {},
@@ -160,6 +164,20 @@ def test_training_beside_ddp(found):
 
 def test_refusals(found):
     assert all(one["refused"] for one in found)
+
+
+def example(rank, world, folder):
+    address = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+    runpy.run_path(str(EXAMPLE))["train"](300, 150, str(folder / "head.pt"))
+    dist.destroy_process_group()
+
+
+def test_the_example(tmp_path, in_processes):
+    in_processes(example, 2, tmp_path)
+    head = wcdas.WCDASHead(64, 300, scale_init=20.0)
+    head.load_state_dict(torch.load(tmp_path / "head.pt"))
+    assert head.scale > 20
 
 
 def test_without_processes():

@@ -144,8 +144,11 @@ def test_nothing_measured_nothing_said():
 
 
 def test_the_calibration_advice_depends_on_the_held_out_images():
+    sure = dataclasses.replace(GOOD, ece=0.2, confidence=1.0)
+    assert "label_smoothing" in advice.probabilities_are_off(sure).command
+    assert "too sure" in advice.probabilities_are_off(sure).why
     off = dataclasses.replace(GOOD, ece=0.2, confidence=0.6)
-    assert "label_smoothing" in advice.probabilities_are_off(off).command
+    assert not advice.probabilities_are_off(off).command  # smoothing would make it less sure yet
     assert "not sure enough" in advice.probabilities_are_off(off).why
     none = advice.probabilities_are_off(dataclasses.replace(off, holdout=0.0))
     assert "calibration.holdout" in none.command

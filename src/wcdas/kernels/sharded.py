@@ -53,13 +53,24 @@ def wcdas_losses(
 
 def of_all(rows: Tensor) -> Tensor:
     """The rows of all processes; a gradient goes back to the process that a row came from."""
-    if not rows.requires_grad:
+    gathered: Tensor = _Gathered.apply(rows)
+    return gathered
+
+
+class _Gathered(torch.autograd.Function):
+    """As in `torch.distributed.nn`, which keeps the process group alive beyond its end."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
         parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
-    from torch.distributed.nn.functional import all_gather  # not in every build of PyTorch
 
-    return torch.cat(all_gather(rows.contiguous()))
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(gradient)
+        return gradient.tensor_split(dist.get_world_size())[dist.get_rank()]
 
 
 def joined(rows: Tensor, sizes: list[int]) -> Tensor:
@@ -90,7 +101,7 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous().clone()
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(gradient)
         return gradient / dist.get_world_size()
 

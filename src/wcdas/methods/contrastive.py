@@ -1,11 +1,11 @@
 """What the methods share that contrast images with each other."""
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from wcdas.backbones.identity import Identity
 from wcdas.errors import InputError
+from wcdas.kernels.sharded import of_all
 from wcdas.training.method import Parts
 
 
@@ -24,9 +24,7 @@ def of_all_ranks(rows: Tensor) -> Tensor:
     """
     if not (dist.is_available() and dist.is_initialized()):
         return rows
-    from torch.distributed.nn.functional import all_gather  # not in every build of torch
-
-    return torch.cat(all_gather(rows))
+    return of_all(rows)
 
 
 def check_backbone(parts: Parts, method: str) -> None:

@@ -147,7 +147,7 @@ def probabilities_are_off(f: Facts) -> Advice | None:
         if f.held_out == 0
         else " A temperature can be fitted on held-out images of the larger classes alone."
     )
-    if not f.can_smooth:
+    if not f.can_smooth or f.confidence <= f.top1:  # smoothing makes less sure
         return Advice("Do not take the probabilities at their word.", why)
     return Advice(
         "Do not take the probabilities at their word; smooth the labels of the last stage.",
