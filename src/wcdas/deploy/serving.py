@@ -183,6 +183,7 @@ def _listening(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # who reads the address and asks at once waits for the answer
     except OSError as error:
         listening.close()
         used = error.errno == errno.EADDRINUSE
