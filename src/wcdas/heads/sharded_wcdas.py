@@ -117,9 +117,8 @@ class ShardedWCDASHead(Head):
 
     def _parameters_as(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weight, w_ρ and s, with gradients of the mean over the processes."""
-        shard = self.shard
-        over = sharded.shared if "w_rho" in self.shared else sharded.own
-        w_rho = over(shard.w_rho)
-        scale = sharded.shared(shard.scale) if shard.scale_is_trainable else shard.scale
-        w_rho = w_rho.expand(shard.num_classes)
-        return sharded.own(shard.weight).to(x.dtype), w_rho.to(x.dtype), scale.to(x.dtype)
+        shard, mean = self.shard, sharded.of_the_mean
+        weight = mean(shard.weight, shared=False)
+        w_rho = mean(shard.w_rho, shared="w_rho" in self.shared).expand(shard.num_classes)
+        scale = mean(shard.scale, shared=True)
+        return weight.to(x.dtype), w_rho.to(x.dtype), scale.to(x.dtype)

@@ -80,37 +80,26 @@ def joined(rows: Tensor, sizes: list[int]) -> Tensor:
     return torch.cat([part[:size] for part, size in parts])
 
 
-class _Own(torch.autograd.Function):
-    """A parameter that this process alone has: the gradient of a sum becomes that of the mean."""
+def of_the_mean(parameter: Tensor, *, shared: bool) -> Tensor:
+    """A parameter whose gradient is that of the mean over the processes.
 
-    @staticmethod
-    def forward(ctx: Any, parameter: Tensor) -> Tensor:
-        return parameter.view_as(parameter)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient / dist.get_world_size()
-
-
-class _Shared(torch.autograd.Function):
-    """A parameter that all processes have alike, of which each sees a part of the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, parameter: Tensor) -> Tensor:
-        return parameter.view_as(parameter)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(gradient)
-        return gradient / dist.get_world_size()
-
-
-def own(parameter: Tensor) -> Tensor:
-    result: Tensor = _Own.apply(parameter)
+    Args:
+        parameter: of the classes that this process has.
+        shared: all processes have it alike, and each sees a part of its gradient.
+    """
+    result: Tensor = _OfTheMean.apply(parameter, shared)
     return result
 
 
-def shared(parameter: Tensor) -> Tensor:
-    result: Tensor = _Shared.apply(parameter)
-    return result
+class _OfTheMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor, shared: bool) -> Tensor:
+        ctx.shared = shared
+        return parameter.view_as(parameter)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if ctx.shared:
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(gradient)
+        return gradient / dist.get_world_size(), None

@@ -1,8 +1,7 @@
 """The charts as PNG and SVG files."""
 
-import threading
-import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,12 @@ from wcdas.report.style import MARKERS, draw
 SIZE = (6.4, 4.0)
 MANY_DOTS = 1_000  # drawn as one picture inside an SVG
 LEGEND = 12
-AT_WORK = threading.Lock()  # runs of a sweep may be threads, and Matplotlib's style is shared
 
 
 def write_figures(charts: Iterable[Chart], folder: Path) -> None:
     """`folder`/NAME.svg and .png of each chart."""
-    with AT_WORK, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        for chart in charts:
-            draw(folder, chart.name, SIZE, lambda figure, chart=chart: paint(figure, chart))  # type: ignore[misc]
+    for chart in charts:
+        draw(folder, chart.name, SIZE, partial(paint, chart=chart))
 
 
 def paint(figure: Figure, chart: Chart) -> None:

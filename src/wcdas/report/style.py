@@ -1,6 +1,7 @@
 """One look for all figures: told apart without colour, and by colour-blind readers."""
 
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "wcdas",  # the same figure is the same file
 }
 
-_ONE_AT_A_TIME = threading.Lock()  # matplotlib's settings are the process's
+_ONE_AT_A_TIME = threading.Lock()  # Matplotlib's settings and Python's warnings are the process's
 
 
 def draw(
@@ -43,7 +44,8 @@ def draw(
     """Paint a figure of `size` inches; leaves name.svg and name.png, and returns the first."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.svg"
-    with _ONE_AT_A_TIME, mpl.rc_context(STYLE):
+    with _ONE_AT_A_TIME, mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
         figure.savefig(path, metadata={"Date": None})
