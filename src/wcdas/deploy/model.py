@@ -11,7 +11,8 @@ from torch import Tensor
 from wcdas.data.decode import as_mode, open_image
 from wcdas.data.resize import evaluation_square, to_pixels
 from wcdas.errors import InputError
-from wcdas.evaluation.posthoc import read_prior, shift_prior
+from wcdas.evaluation.posthoc import shift_prior
+from wcdas.evaluation.prior import read_prior
 from wcdas.methods import find_method
 from wcdas.training.distributed import choose_device
 from wcdas.training.model_file import load_model

@@ -11,9 +11,9 @@ from wcdas.evaluation.posthoc import (
     adjust_logits,
     choose,
     max_norm,
-    read_prior,
     shift_prior,
 )
+from wcdas.evaluation.prior import read_prior
 from wcdas.evaluation.table import class_table, result_table
 
 __all__ = [

@@ -1,0 +1,103 @@
+"""The class prior that a user asks for, by a word or by a file."""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from wcdas.errors import InputError
+
+
+def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> Tensor:
+    """The class prior a user asks for, as float64 probabilities (classes,).
+
+    Args:
+        given: "uniform", "train" (the training images), or a file with one number a line in the
+            order of the classes, or lines `class,number` in any order. Any scale will do.
+        class_names: in label order.
+        class_counts: training images per class.
+    """
+    n_classes = len(class_names)
+    if given == "uniform":
+        return torch.full((n_classes,), 1 / n_classes, dtype=torch.float64)
+    if given == "train":
+        return as_prior(class_counts, n_classes, "the training prior")
+    path = Path(given)
+    if not path.is_file():
+        raise InputError(
+            f"prior {given!r} is neither 'uniform' nor 'train' nor a file; "
+            "expected one of them, the file with lines `class,number`"
+        )
+    lines = read_lines(path, given)
+    named = any(len(line.cells) > 1 for line in lines)
+    numbers = [number(line, named, given) for line in lines]
+    if named:
+        numbers = in_label_order([line.cells[0] for line in lines], numbers, class_names, given)
+    return as_prior(numbers, n_classes, f"prior file {given!r}")
+
+
+class Line(NamedTuple):
+    """The cells of a line of a file, and its number, from 1 on."""
+
+    at: int
+    cells: list[str]
+
+
+def read_lines(path: Path, given: str) -> list[Line]:
+    """The lines of a CSV file that are not empty."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            return [Line(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(
+            f"prior file {given!r} is not text; expected lines `class,number`"
+        ) from None
+
+
+def number(line: Line, named: bool, given: str) -> float:
+    """The number of a line, which is of at least 0."""
+    where = f"prior file {given!r}, line {line.at}:"
+    if named and len(line.cells) != 2:
+        raise InputError(f"{where} got {','.join(line.cells)!r}; expected `class,number`")
+    text = line.cells[-1]
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{where} got {text!r}; expected a number") from None
+    if not 0 <= value < math.inf:
+        raise InputError(f"{where} got {text}; expected a number of at least 0")
+    return value
+
+
+def in_label_order(
+    names: Sequence[str], numbers: Sequence[float], class_names: Sequence[str], given: str
+) -> list[float]:
+    by_name: dict[str, float] = {}
+    for name, value in zip(names, numbers, strict=True):
+        if name in by_name:
+            raise InputError(f"prior file {given!r} names class {name!r} twice; expected once")
+        by_name[name] = value
+    for name in class_names:
+        if name not in by_name:
+            raise InputError(f"prior file {given!r} lacks class {name!r}; expected every class")
+    for name in by_name:
+        if name not in set(class_names):
+            raise InputError(f"prior file {given!r} names {name!r}, which is not a class")
+    return [by_name[name] for name in class_names]
+
+
+def as_prior(numbers: Sequence[float] | Tensor, n_classes: int, what: str) -> Tensor:
+    """Numbers of any scale as probabilities, refused where they cannot be."""
+    prior = torch.as_tensor(numbers).detach().double()
+    if prior.shape != (n_classes,):
+        raise InputError(
+            f"{what} has {prior.numel()} numbers; expected one for each of {n_classes}"
+        )
+    if not prior.isfinite().all() or (prior < 0).any() or prior.sum() <= 0:
+        raise InputError(f"{what} must hold numbers of at least 0, not all 0")
+    return prior / prior.sum()
