@@ -12,8 +12,8 @@ SHARED = ["names", "errors", "checks", "targets"]
 FOLDERS = [
     "circular",
     "data",
-    "backbones",
     "kernels",
+    "backbones",
     "heads",
     "losses",
     "evaluation",

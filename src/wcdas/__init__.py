@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wcdas import circular
     from wcdas.api import Run, check_data, sweep, train
-    from wcdas.backbones import create_backbone, list_backbones
+    from wcdas.backbones import create_backbone, create_neck, list_backbones, list_necks
     from wcdas.data import list_datasets, open_dataset
     from wcdas.deploy import (
         Answer,
@@ -63,7 +63,7 @@ __version__ = "0.1.0"
 # Where a name comes from when it is first asked for: `import wcdas` and `wcdas --help` stay quick.
 _PLACES = {
     "api": ("Run", "check_data", "sweep", "train"),
-    "backbones": ("create_backbone", "list_backbones"),
+    "backbones": ("create_backbone", "create_neck", "list_backbones", "list_necks"),
     "data": ("list_datasets", "open_dataset"),
     "errors": ("InputError", "WorkError"),
     "deploy": (
@@ -178,6 +178,7 @@ __all__ = [
     "create_backbone",
     "create_head",
     "create_loss",
+    "create_neck",
     "embed",
     "evaluate_run",
     "export",
@@ -186,6 +187,7 @@ __all__ = [
     "list_heads",
     "list_losses",
     "list_methods",
+    "list_necks",
     "load",
     "open_dataset",
     "predict_files",

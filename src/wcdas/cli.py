@@ -617,7 +617,8 @@ def list_names(
         str,
         typer.Argument(
             metavar="KIND",
-            help="methods, heads, losses, datasets, backbones, recipes, samplers or augmentations.",
+            help="methods, heads, losses, datasets, backbones, necks, recipes, samplers or "
+            "augmentations.",
         ),
     ],
 ) -> None:

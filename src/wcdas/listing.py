@@ -68,6 +68,12 @@ def _backbones() -> dict[str, str]:
     return dict.fromkeys([*list_backbones(), "… and every name of timm"], "")
 
 
+def _necks() -> dict[str, str]:
+    from wcdas.backbones.necks import NECKS
+
+    return {name: _first_line(neck) for name, neck in NECKS.items()}
+
+
 def _recipes() -> dict[str, str]:
     from wcdas.recipes import list_recipes, read_recipe_header
 
@@ -99,6 +105,7 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "losses": _losses,
     "datasets": lambda: DATASETS,
     "backbones": _backbones,
+    "necks": _necks,
     "recipes": _recipes,
     "samplers": _samplers,
     "augmentations": _augmentations,

@@ -1,5 +1,6 @@
 """Weights from files, of one's own or of others."""
 
+import copy
 import os
 import pickle
 
@@ -48,10 +49,12 @@ def test_a_classifier_of_timm(tmp_path, classifier, suffix):
 
 
 @pytest.mark.parametrize("name", ["resnet32", "resnet10", "resnet18"])
-def test_the_model_of_a_run(tmp_path, name):
-    """Backbone and head in one file, as training saves them."""
+@pytest.mark.parametrize("neck", ["none", "linear"])
+def test_the_model_of_a_run(tmp_path, name, neck):
+    """Backbone, neck and head in one file, as training saves them."""
     trained = create_backbone(name)
-    state = {f"backbone.{k}": v for k, v in trained.state_dict().items()}
+    necked = copy.deepcopy(trained).attach_neck(neck)
+    state = {f"backbone.{k}": v for k, v in necked.state_dict().items()}
     path = save(state | {"head.weight": torch.ones(5, 64)}, tmp_path / "model.safetensors")
     loaded = create_backbone(name, weights=str(path)).state_dict()
     assert all(torch.equal(loaded[k], v) for k, v in trained.state_dict().items())

@@ -103,6 +103,7 @@ def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
         dataset: Dataset | None = None,
         holdout: float = 0.0,
         seed: int = 0,
+        neck: str = "none",
         **stages: dict[str, Any],
     ) -> Trainer:
         table = {
@@ -110,6 +111,7 @@ def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
             "seed": seed,
             "data": {},
             "head": {"name": head},
+            "neck": {"name": neck},
             "augment": {"flip": False},
             "calibration": {"holdout": holdout},
             "stages": {n: {"batch_size": 32} | stage for n, stage in stages.items()},
@@ -117,6 +119,7 @@ def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
         data = dataset or (pixels_as_features(digits) if backbone == "identity" else digits)
         torch.manual_seed(0)
         net = create_backbone(backbone, channels=data.channels, input_size=data.input_size)
+        net.attach_neck(neck)
         model = Classifier(net, create_head(head, net.num_features, data.num_classes))
         statistics = [] if backbone == "identity" else [0.3]
         loading = {

@@ -1,7 +1,7 @@
 """A model file holds all that is needed, and nothing else is taken for one."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -66,10 +66,10 @@ def test_a_foreign_file(file):
         load_model(rewritten(file, None))
 
 
-@pytest.mark.parametrize("format", [0, 2, None])
+@pytest.mark.parametrize("format", [0, 3, None])
 def test_another_format(file, format):
     facts = asdict(info()) | {"format": format}
-    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1"):
+    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1 and 2"):
         load_model(rewritten(file, {"wcdas": json.dumps(facts)}))
 
 
@@ -110,4 +110,33 @@ def test_weights_of_no_classifier(file, tmp_path):
 
 def test_the_file_names_no_python_objects(file):
     with safe_open(file, "pt") as opened:
-        assert set(json.loads(opened.metadata()["wcdas"])) == set(asdict(info()))
+        assert set(json.loads(opened.metadata()["wcdas"])) == set(info().as_table())
+
+
+def test_with_a_neck(tmp_path):
+    facts, path = info(neck="linear", neck_features=12), tmp_path / "model.safetensors"
+    backbone = create_backbone("resnet32", channels=1).attach_neck("linear", 12)
+    head = create_head("wcdas", 12, 3, scale=30.0, per_class=False)
+    x = torch.randn(4, 1, 8, 8)
+    backbone(x)  # batch norm has seen something
+    save_model(path, Classifier(backbone, head), facts)
+    model, read = load_model(path)
+    assert read == replace(facts, format=2)
+    assert model.features(x).equal(backbone.eval()(x))
+    other = facts.as_table() | {"neck_features": 13}
+    with pytest.raises(InputError, match="damaged, its parts do not fit"):
+        load_model(rewritten(path, {"wcdas": json.dumps(other)}))
+
+
+def test_without_a_neck_a_file_is_as_it_always_was(file):
+    """What versions without necks wrote is what they read."""
+    with safe_open(file, "pt") as opened:
+        facts = json.loads(opened.metadata()["wcdas"])
+        assert not any("neck" in name for name in opened.keys())  # noqa: SIM118
+    assert list(facts) == [
+        "backbone", "head", "head_options", "class_names", "class_counts", "channels",
+        "input_size", "mean", "std", "temperature", "prior", "method", "dataset", "options",
+        "built_by_method", "format",
+    ]  # fmt: skip
+    assert facts["format"] == 1
+    assert load_model(file)[1].neck == "none"

@@ -173,6 +173,45 @@ def test_a_classifier_stage_leaves_the_backbone_alone(make_trainer, ema):
             assert not after[name].equal(value), name
 
 
+@pytest.mark.parametrize("neck", ["batch-norm", "linear"])
+def test_a_neck_is_trained_with_the_backbone_and_left_alone_with_it(make_trainer, neck):
+    trainer = make_trainer("wcdas", "identity", neck=neck, one={}, two={"trains": "classifier"})
+    start = weights(trainer.model)
+    trainer._enter(0)
+    trainer._train(0, None)
+    between = weights(trainer.model)
+    trainer._enter(1)
+    trainer._train(1, None)
+    after = weights(trainer.model)
+    assert [name for name in start if start[name].equal(between[name])] == []
+    assert {name for name in start if between[name].equal(after[name])} == {
+        name for name in start if name.startswith("backbone.neck.")
+    }
+
+
+@pytest.mark.parametrize(
+    ("stage", "parts"),
+    [
+        ({"batch_size": 1}, "a batch of 1 leaves"),
+        ({"batch_size": 8, "accumulate": 5}, "a batch of 8 in 5 parts leaves"),
+        ({"batch_size": 8, "accumulate": 100}, "a batch of 8 in 100 parts leaves"),
+        ({"batch_size": 512, "accumulate": 200}, "a batch of 331 in 200 parts leaves"),
+    ],
+)
+def test_a_neck_needs_two_samples_at_a_time(make_trainer, stage, parts):
+    message = f"^stage one: {parts} one sample to the batch norm of the neck 'linear'; expected"
+    with pytest.raises(InputError, match=message):
+        make_trainer(backbone="identity", neck="linear", one=stage)
+    make_trainer(backbone="identity", one=stage)
+    make_trainer(backbone="identity", neck="linear", one={}, two=stage | {"trains": "classifier"})
+
+
+def test_parts_of_two_samples_are_enough_for_a_neck(make_trainer):
+    stage = {"batch_size": 9, "accumulate": 4}
+    _, after, _ = one_step(make_trainer(backbone="identity", neck="batch-norm", one=stage))
+    assert after.backbone.neck.norm.num_batches_tracked == 4
+
+
 def test_the_representation_stage_trains_everything(make_trainer):
     trainer = make_trainer("wcdas", one={"epochs": 1})
     before = weights(trainer.model)

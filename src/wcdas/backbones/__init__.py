@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wcdas.backbones.base import Backbone
 from wcdas.backbones.identity import Identity
+from wcdas.backbones.necks import create_neck, list_necks
 from wcdas.backbones.pretrained import WeightsUnavailable
 from wcdas.backbones.resnet10 import ResNet10
 from wcdas.backbones.resnet32 import ResNet32
@@ -49,7 +50,8 @@ def create_backbone(
         channels: of the images; for `identity` the length of a feature vector.
         input_size: side of the images in pixels; only models of a fixed size look at it.
         weights: None (from scratch), "pretrained" (timm's, from the cache or the Hub) or a
-            `.safetensors` or `.pth` file of the same backbone, with or without a classifier.
+            `.safetensors` or `.pth` file of the same backbone; a neck or a classifier in it is
+            left out.
 
     Raises:
         WeightsUnavailable: pretrained weights are neither in the cache nor at a Hub that answers
@@ -97,4 +99,11 @@ def list_backbones() -> list[str]:
     return [*BACKBONES, *COMMON_TIMM]
 
 
-__all__ = ["Backbone", "WeightsUnavailable", "create_backbone", "list_backbones"]
+__all__ = [
+    "Backbone",
+    "WeightsUnavailable",
+    "create_backbone",
+    "create_neck",
+    "list_backbones",
+    "list_necks",
+]

@@ -6,21 +6,45 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from wcdas.backbones.necks import Neck, create_neck
 from wcdas.errors import InputError
 
 
 class Backbone(nn.Module):
     """Images (B, channels, H, W) → features (B, num_features).
 
-    `forward_map` gives the feature map before pooling, `pool` turns it into the features. `mean`
-    and `std` are the normalisation, one number a channel, that pretrained weights expect; None
-    where the data decides. `pretrained` says whether the weights came from a file.
+    `forward_map` gives the feature map before pooling, `pool` turns it into a vector, and the neck,
+    if one is attached, that into the features. `mean` and `std` are the normalisation, one number a
+    channel, that pretrained weights expect; None where the data decides. `pretrained` says whether
+    the weights came from a file.
     """
 
     num_features: int
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     pretrained: bool = False
+    neck_settings: tuple[str, int] = ("none", 0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.neck: nn.Module = nn.Identity()
+
+    def attach_neck(self, name: str, features: int = 0) -> Self:
+        """Let a neck follow the pooling; `num_features` is then the length of what it gives.
+
+        Args:
+            name: one of `list_necks()`.
+            features: length of what comes out of a linear neck; 0 is as long as what goes in.
+        """
+        neck = create_neck(name, self.pooled_features, features)
+        self.neck, self.neck_settings = neck, (name, features)
+        self.num_features = neck.out_features
+        return self
+
+    @property
+    def pooled_features(self) -> int:
+        """The length of what `pool` gives."""
+        return self.neck.in_features if isinstance(self.neck, Neck) else self.num_features
 
     def forward_map(self, x: Tensor) -> Tensor:
         """The feature map before it is pooled, (N, d, height, width)."""
@@ -31,7 +55,7 @@ class Backbone(nn.Module):
         return feature_map.mean(dim=(2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.pool(self.forward_map(x))
+        return self.neck(self.pool(self.forward_map(x)))
 
     def split(self, width: float = 1.0) -> tuple[nn.Module, "Callable[[], Backbone]"]:
         """The early layers that experts share, and what makes the later layers of one expert.

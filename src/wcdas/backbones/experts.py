@@ -12,7 +12,7 @@ MOST_EXPERTS = 32
 
 
 class Experts(Backbone):
-    """Shared early layers and, for each expert, later layers of its own.
+    """Shared early layers and, for each expert, later layers and a neck of its own.
 
     The features of the experts stand side by side, (B, experts·d).
 
@@ -36,7 +36,8 @@ class Experts(Backbone):
         if not 0 < width <= 1:
             raise InputError(f"options.width is {width}; expected above 0 and at most 1")
         self.trunk, branch = backbone.split(width)
-        branches = [branch() for _ in range(count)]
+        branches = [branch().attach_neck(*backbone.neck_settings) for _ in range(count)]
+        self.channels = [part.pooled_features for part in branches]
         self.sizes = [part.num_features for part in branches]
         self.branches = nn.ModuleList(branches)
         self.num_features = sum(self.sizes)
@@ -47,5 +48,6 @@ class Experts(Backbone):
         return torch.cat([branch.forward_map(shared) for branch in self.branches], dim=1)
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        maps = zip(self.branches, feature_map.split(self.sizes, dim=1), strict=True)
-        return torch.cat([branch.pool(part) for branch, part in maps], dim=1)
+        """The features of the experts, each behind its neck."""
+        maps = zip(self.branches, feature_map.split(self.channels, dim=1), strict=True)
+        return torch.cat([branch.neck(branch.pool(part)) for branch, part in maps], dim=1)

@@ -28,4 +28,4 @@ class Identity(Backbone):
 
     def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
         """There are no layers: experts on features differ by their heads alone."""
-        return self, lambda: Identity(self.num_features)
+        return nn.Identity(), lambda: Identity(self.pooled_features)

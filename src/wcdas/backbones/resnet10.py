@@ -19,6 +19,7 @@ class ResNet10(Backbone):
     """
 
     num_features = 512
+    LAYERS = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
 
     def __init__(self, channels: int = 3) -> None:
         from torchvision.models.resnet import BasicBlock, ResNet
@@ -28,18 +29,17 @@ class ResNet10(Backbone):
         if channels != 3:
             network.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
             nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-        for name, module in network.named_children():
-            if name not in ("avgpool", "fc"):
-                self.add_module(name, module)
+        for name in self.LAYERS:
+            self.add_module(name, getattr(network, name))
 
     def forward_map(self, x: Tensor) -> Tensor:
-        for module in self.children():
-            x = module(x)
+        for name in self.LAYERS:
+            x = getattr(self, name)(x)
         return x
 
     def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
         """The first two stages are shared, an expert has the third and the fourth."""
-        *early, third, fourth = self.children()
+        *early, third, fourth = (getattr(self, name) for name in self.LAYERS)
         own = nn.Sequential(third, fourth)
         channels = [max(1, round(width * c)) for c in (256, 512)]
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from wcdas.errors import InputError
 
-CLASSIFIERS = ("fc", "linear", "classifier", "head")
+# What may follow a backbone in a file, and is left out: the neck of a run, and classifiers.
+CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
 # What a network is wrapped in: DDP, the model of a run, a backbone of timm.
 PREFIXES = ("module.", "backbone.", "network.")
 
@@ -51,7 +52,7 @@ def load_weights(
     classifiers: tuple[str, ...] = CLASSIFIERS,
     adapt: Callable[[dict[str, Tensor]], None] | None = None,
 ) -> None:
-    """Fill the network from a file; the classifier in the file is left out, all else must fit."""
+    """Fill the network from a file; neck and classifier in it are left out, all else must fit."""
     given = unwrap(read_weights(path))
     if adapt:
         adapt(given)

@@ -50,11 +50,12 @@ def model_card(
     info = model.info
     tail = summary(torch.tensor(info.class_counts))
     size = f" at {info.input_size} px" if info.input_size else ""
+    neck = f"the neck {escaped(info.neck)} and " if info.neck != "none" else ""
     title = f"{escaped(info.dataset)}, {escaped(info.method)}"
     sections = [
         f"# {title}",
-        f"An image classifier for long-tailed data: {escaped(info.backbone)}{size} with the head "
-        f"{escaped(info.head)}, trained by the method {escaped(info.method)} on "
+        f"An image classifier for long-tailed data: {escaped(info.backbone)}{size} with "
+        f"{neck}the head {escaped(info.head)}, trained by the method {escaped(info.method)} on "
         f"{escaped(info.dataset)}: {tail.images:,} training images of {tail.classes:,} classes.",
         "## How well it does",
         _results(metrics),

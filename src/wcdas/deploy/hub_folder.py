@@ -6,7 +6,6 @@ as well; the file says which name is which, and `wcdas.load` reads it like any m
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,14 @@ model = timm.create_model("hf-hub:USER/REPO", pretrained=True)  # or "local-dir:
 """
 CLASSIFIER = ", before the temperature of {temperature:g} that its logits are divided by"
 FEATURES = " it is a backbone that gives features; the head needs wcdas"
+BEFORE_NECK = " it is a backbone that gives the features before the neck; neck and head need wcdas"
 
 
 def write_hub_folder(
     model: Model, folder: Path, metrics: Mapping[str, Any] | None, run: Table | None
 ) -> float:
     """The largest difference of a probability to the model's, of the folder loaded again."""
-    info, config = model.info, asdict(model.info)
+    info, config = model.info, model.info.as_table()
     own = {"version": wcdas.__version__, "preprocessing": preprocessing(info)} | config
     backbone = model.classifier.backbone
     loading, library = "", "wcdas"
@@ -52,7 +52,8 @@ def write_hub_folder(
         classifier = timm_classifier(backbone, model.classifier.head)
         _save_timm_weights(model, classifier, folder / "model.safetensors")
         table = timm_config(model, backbone, classifier)
-        what = CLASSIFIER.format(temperature=info.temperature) if classifier else FEATURES
+        features = FEATURES if info.neck == "none" else BEFORE_NECK
+        what = CLASSIFIER.format(temperature=info.temperature) if classifier else features
         loading, library = WITH_TIMM.format(what=what), "timm"
     else:
         save_model(folder / "model.safetensors", model.classifier, info)
@@ -76,6 +77,8 @@ def timm_classifier(backbone: TimmBackbone, head: nn.Module) -> str | None:
     """The name of the layer in timm's model that can be the head, if there is one."""
     import timm
 
+    if backbone.neck_settings[0] != "none":
+        return None
     network = backbone.network
     name = network.pretrained_cfg.get("classifier")
     if type(head) is not LinearHead or head.bias is None or not isinstance(name, str):
@@ -107,7 +110,7 @@ def timm_config(model: Model, backbone: TimmBackbone, classifier: str | None) ->
     return {
         "architecture": architecture(backbone),
         "num_classes": len(info.class_names),
-        "num_features": backbone.num_features,
+        "num_features": backbone.pooled_features,
         "label_names": info.class_names,
         "model_args": arguments,
         "pretrained_cfg": {
@@ -131,10 +134,12 @@ def _save_timm_weights(model: Model, classifier: str | None, path: Path) -> None
     for own, value in model.classifier.state_dict().items():
         if own.startswith("backbone.network."):
             name = own.removeprefix("backbone.network.")
+        elif own.startswith("backbone.neck."):
+            name = "wcdas_neck." + own.removeprefix("backbone.neck.")
         else:
             name = head + own.removeprefix("head.")
         names[name], tensors[name] = own, value.detach().cpu().contiguous()
-    notes = {"wcdas": json.dumps(asdict(model.info)), "names": json.dumps(names), "format": "pt"}
+    notes = {"wcdas": json.dumps(model.info.as_table()), "names": json.dumps(names), "format": "pt"}
     save_file(tensors, path, metadata=notes)
 
 
@@ -142,8 +147,8 @@ def _save_timm_weights(model: Model, classifier: str | None, path: Path) -> None
 def _check_in_timm(model: Model, folder: Path, classifies: bool) -> None:
     import timm
 
-    inputs = sample_inputs(model)
-    ours = (model.classifier if classifies else model.classifier.backbone)(inputs)
+    inputs, backbone = sample_inputs(model), model.classifier.backbone
+    ours = model.classifier(inputs) if classifies else backbone.pool(backbone.forward_map(inputs))
     try:
         with quiet():
             theirs = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(inputs)

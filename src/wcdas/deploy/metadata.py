@@ -57,5 +57,6 @@ def metadata(model: Model, prior: str | None) -> dict[str, str]:
         "method": info.method,
         "dataset": info.dataset,
         "backbone": info.backbone,
+        "neck": info.neck,
         "head": info.head,
     }

@@ -52,7 +52,7 @@ class ModulatedAttention(nn.Module):
 class AttentiveBackbone(Backbone):
     """A backbone with attention on its feature map, once it is switched on.
 
-    Maps of another form than (B, num_features, H, W), such as the tokens of a transformer, which
+    Maps of another form than (B, pooled_features, H, W), such as the tokens of a transformer, which
     has attention of its own, stay as they are.
     """
 
@@ -61,17 +61,18 @@ class AttentiveBackbone(Backbone):
         self.inner = inner
         self.num_features = inner.num_features
         self.mean, self.std, self.pretrained = inner.mean, inner.std, inner.pretrained
-        self.attention = ModulatedAttention(inner.num_features)
+        self.attention = ModulatedAttention(inner.pooled_features)
         self.attends = Switch()
 
     def forward_map(self, x: Tensor) -> Tensor:
         f = self.inner.forward_map(x)
-        if self.attends.on and f.dim() == 4 and f.shape[1] == self.num_features:
+        if self.attends.on and f.dim() == 4 and f.shape[1] == self.inner.pooled_features:
             return self.attention(f)
         return f
 
     def pool(self, feature_map: Tensor) -> Tensor:
-        return self.inner.pool(feature_map)
+        """The features behind the neck of the backbone."""
+        return self.inner.neck(self.inner.pool(feature_map))
 
 
 def build_model(parts: Parts) -> Classifier:

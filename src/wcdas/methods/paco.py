@@ -104,7 +104,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     assert isinstance(extra, PaCoParts)
     features, labels = of_all_ranks(local), of_all_ranks(batch.labels)
     queries = extra.queries(features)
-    keys = extra.keys(model.backbone, batch.views[0], local.dtype)
+    keys = extra.keys(model.backbone, batch.views[0], state.precision)
     loss = paco_loss(
         model.head(features, labels) + extra.log_prior,
         queries,

@@ -23,6 +23,7 @@ EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that s
 TABLES = (
     "data",
     "backbone",
+    "neck",
     "head",
     "augment",
     "calibration",
@@ -101,16 +102,16 @@ def resolve(
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     own = shipped.pop("methods", {}).get(method, {})
     for layer in (automatic, shipped, own):
-        _drop_options_of_another_head(table, layer)
+        _drop_options_of_another(table, layer)
         _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given
     for layer in recipes:
-        _drop_options_of_another_head(table, layer)
+        _drop_options_of_another(table, layer)
         _merge(table, _spread(layer, table["stages"]))
     for name in settings.get("stages", {}):
         if name not in table["stages"]:
             raise InputError(str(unknown("stage", name, table["stages"])))
-    _drop_options_of_another_head(table, settings)
+    _drop_options_of_another(table, settings)
     _merge(table, _spread(settings, table["stages"]))
     _check_options(table["options"], hooks.options, method)
     if seed is not None:
@@ -120,11 +121,12 @@ def resolve(
     return config
 
 
-def _drop_options_of_another_head(table: Table, layer: Table) -> None:
-    """Where a layer names another head, the options so far were not meant for it."""
-    name = layer.get("head", {}).get("name")
-    if name is not None and name != table.get("head", {}).get("name"):
-        table["head"] = {}
+def _drop_options_of_another(table: Table, layer: Table) -> None:
+    """Where a layer names another head or neck, the options so far were not meant for it."""
+    for part in ("head", "neck"):
+        name = layer.get(part, {}).get("name")
+        if name is not None and name != table.get(part, {}).get("name"):
+            table[part] = {}
 
 
 def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:

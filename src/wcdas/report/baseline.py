@@ -1,7 +1,7 @@
 """The linear softmax run that stands beside another one."""
 
 from wcdas.errors import InputError
-from wcdas.report.record import Record, read_record
+from wcdas.report.record import Record, neck_of, read_record
 from wcdas.training.run_folder import RunFolder
 
 METHOD = "softmax"
@@ -10,7 +10,7 @@ METHOD = "softmax"
 def find_baseline(record: Record) -> Record | None:
     """A finished softmax run in the same folder, on the same data with the same backbone.
 
-    One with the same seed comes first, then the newest.
+    One with the same neck comes first, then one with the same seed, then the newest.
     """
     if record.method == METHOD:
         return None
@@ -22,7 +22,8 @@ def find_baseline(record: Record) -> Record | None:
         except (InputError, OSError):
             continue
         if other.get("method") == METHOD and _alike(record.run, other):
-            found.append((other["seed"] == record.seed, path.stat().st_mtime, path.parent))
+            same = neck_of(other) == neck_of(record.run), other["seed"] == record.seed
+            found.append((*same, path.stat().st_mtime, path.parent))
     for *_, path in sorted(found, reverse=True):
         try:
             baseline = read_record(path)

@@ -15,7 +15,7 @@ from wcdas.report.classes import page_data, run_columns
 from wcdas.report.document import write_document
 from wcdas.report.facts import again, facts_of, in_memory
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section
-from wcdas.report.record import Record
+from wcdas.report.record import Record, neck_of
 from wcdas.report.results import explained, results_table
 from wcdas.report.settings import beside_told
 
@@ -55,8 +55,10 @@ def write_page(
 def _introduction(record: Record) -> str:
     run, tail = record.run, record.tail
     stages = " → ".join(run["stages"])
+    name = neck_of(run)["name"]
+    neck = f"neck {name} and " if name != "none" else ""
     return (
-        f"{run['backbone']['name']} with head {run['head']['name']}, stages {stages}, seed "
+        f"{run['backbone']['name']} with {neck}head {run['head']['name']}, stages {stages}, seed "
         f"{record.seed}; {counted(tail.classes, 'class', 'classes')}, {tail.images:,} training and "
         f"{record.metrics['test_images']:,} test samples. All numbers are of the last epoch."
     )

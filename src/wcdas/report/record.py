@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from wcdas.data.profile import LongTailSummary, groups, summary
 from wcdas.errors import InputError
 from wcdas.report.measure import FORMAT
 from wcdas.training.checkpoint import write_synced
+from wcdas.training.config import NeckConfig, as_table
 from wcdas.training.run_folder import RunFolder
 
 GROUPS = ("many", "medium", "few")
@@ -81,6 +83,11 @@ class Record:
             return None
         p = (p * sum(tested) + 1) / (sum(tested) + 2)
         return math.sqrt(p * (1 - p) * sum(inverse)) / len(inverse)
+
+
+def neck_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The table `neck` of a run.toml; those of earlier versions have none."""
+    return as_table(NeckConfig()) | run.get("neck", {})
 
 
 def report_file(folder: Path) -> Path:

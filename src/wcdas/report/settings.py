@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from wcdas.report.record import Record
+from wcdas.report.record import Record, neck_of
 from wcdas.training.config import flat
 
 NONE = "–"  # where a run has no such key
@@ -43,5 +43,5 @@ def _flat(record: Record, records: Sequence[Record]) -> dict[str, Any]:
         else:
             epochs = f"{stage['epochs']} epochs, " if "epochs" in stage else ""
             stages[name] = f"{epochs}trains {stage['trains']}"
-    settings = flat(run | {"stages": stages})
+    settings = flat(run | {"neck": neck_of(run), "stages": stages})
     return settings | {"info.prior": record.run["info"]["prior"]}

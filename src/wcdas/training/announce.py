@@ -24,9 +24,12 @@ def announce(
         return
     for line in (*describe(dataset), *(f"note: {note}" for note in notes)):
         console.print(line, highlight=False, markup=False)
-    head = config.head["name"]
     size = f" at {config.input_size} px" if config.input_size else ""
-    console.print(f"{config.method}: {config.backbone.name}{size} with head {head}, {place.device}")
+    neck = f"neck {config.neck.name} and " if config.neck.name != "none" else ""
+    console.print(
+        f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
+        f"{place.device}"
+    )
     for name, stage in planned(config.stages):
         if stage.trains == "nothing":
             console.print(f"  {name}: {stage.head} head, nothing to train", highlight=False)

@@ -49,7 +49,7 @@ def _build(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, 
         channels=dataset.channels,
         input_size=config.input_size,
         weights=config.backbone.weights or None,
-    )
+    ).attach_neck(config.neck.name, config.neck.features)
     parts = Parts(
         backbone,
         lambda length: _create_head(config, length, dataset),

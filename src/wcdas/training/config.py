@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from wcdas.backbones.necks import check_neck
 from wcdas.errors import InputError
 from wcdas.names import unknown
 
@@ -82,6 +83,12 @@ class BackboneConfig:
 
 
 @dataclass(frozen=True)
+class NeckConfig:
+    name: str = "none"
+    features: int = field(default=0, metadata={"at_least": 0})  # of a linear one; 0: as before it
+
+
+@dataclass(frozen=True)
 class AugmentConfig:
     flip: bool = True
 
@@ -107,6 +114,7 @@ class Config:
     head: Mapping[str, Any]
     data: Mapping[str, Any]
     backbone: BackboneConfig = BackboneConfig()
+    neck: NeckConfig = NeckConfig()
     augment: AugmentConfig = AugmentConfig()
     calibration: CalibrationConfig = CalibrationConfig()
     selection: SelectionConfig = SelectionConfig()
@@ -125,6 +133,7 @@ def build(table: Mapping[str, Any]) -> Config:
     if not config.stages:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
+    _check_neck(config.neck, config.stages)
     return config
 
 
@@ -206,6 +215,18 @@ def _check_continued(stages: Mapping[str, Stage]) -> None:
                     "expected the same parameters in the stage before, or 'fresh'"
                 )
         previous = stage
+
+
+def _check_neck(neck: NeckConfig, stages: Mapping[str, Stage]) -> None:
+    try:
+        check_neck(neck.name, neck.features)
+    except ValueError as error:
+        raise InputError(f"neck: {error}") from None
+    if neck.name != "none" and all(stage.trains != "all" for stage in stages.values()):
+        raise InputError(
+            f"neck.name is {neck.name!r}, but no stage trains it; expected a stage with "
+            "trains = 'all', or leave the neck out"
+        )
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:

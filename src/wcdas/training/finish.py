@@ -66,6 +66,8 @@ def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
         dataset=dataset.name,
         options=dict(config.options),
         built_by_method=trainer.method.build_model is not plain_model,
+        neck=config.neck.name,
+        neck_features=config.neck.features,
     )
     save_model(trainer.folder.model, trainer.model, info)
     facts = {

@@ -59,6 +59,7 @@ class StepState:
         loss: features and target → the loss that the stage names, through the model's head.
         progress: of the stage, from 0 to 1, a tensor () on the device.
         lr: the learning rate of this step, likewise.
+        precision: in which the backbone runs; that of features is higher behind a neck.
     """
 
     stage: str
@@ -68,6 +69,7 @@ class StepState:
     loss: Callable[[Tensor, Tensor | MixedLabels], Tensor]
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     lr: Tensor = field(default_factory=lambda: torch.zeros(()))
+    precision: torch.dtype = torch.float32
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from wcdas.training.method import Method, Parts, plain_model
 from wcdas.training.model import Classifier
 
 FORMAT = 1
+WITH_NECK = 2  # the format of a model that has one
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,16 @@ class ModelInfo:
     dataset: str
     options: dict[str, Any] = field(default_factory=dict)  # of the method
     built_by_method: bool = False  # whether the model is more than a backbone and a head
+    neck: str = "none"
+    neck_features: int = 0
     format: int = FORMAT
+
+    def as_table(self) -> dict[str, Any]:
+        """What a file says; without a neck it is what versions without necks read too."""
+        table = asdict(self)
+        if self.neck != "none":
+            return table | {"format": WITH_NECK}
+        return {key: value for key, value in table.items() if not key.startswith("neck")}
 
 
 def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
@@ -49,7 +59,7 @@ def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
         for name, value in model.state_dict().items()
         if name.startswith(("backbone.", "head."))
     }
-    write_synced(path, save(tensors, metadata={"wcdas": json.dumps(asdict(info))}))
+    write_synced(path, save(tensors, metadata={"wcdas": json.dumps(info.as_table())}))
 
 
 def load_model(
@@ -75,8 +85,11 @@ def load_model(
 
 
 def _parts(info: ModelInfo) -> Parts:
+    backbone = create_backbone(
+        info.backbone, channels=info.channels, input_size=info.input_size
+    ).attach_neck(info.neck, info.neck_features)
     return Parts(
-        create_backbone(info.backbone, channels=info.channels, input_size=info.input_size),
+        backbone,
         lambda length: create_head(
             info.head, length, len(info.class_names), info.class_counts, **info.head_options
         ),
@@ -99,9 +112,9 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         own_names: dict[str, str] = json.loads(notes.get("names", "{}"))  # where timm reads it too
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
-    if facts.get("format") != FORMAT:
+    if facts.get("format") not in (FORMAT, WITH_NECK):
         raise InputError(
-            f"{path} has model format {facts.get('format')}; this version reads {FORMAT}. "
-            "Install the version of wcdas that wrote it"
+            f"{path} has model format {facts.get('format')}; this version reads {FORMAT} and "
+            f"{WITH_NECK}. Install the version of wcdas that wrote it"
         )
     return {own_names.get(name, name): value for name, value in tensors.items()}, facts

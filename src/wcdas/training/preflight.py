@@ -35,7 +35,9 @@ def check_stages(
     for name, stage in config.stages.items():
         try:
             stage_sampler(stage, labels, dataset.num_classes, ranks)
-            whole_batches(labels, stage.batch_size, ranks.world)
+            batch = whole_batches(labels, stage.batch_size, ranks.world)[0]
+            if config.neck.name != "none" and stage.trains == "all":
+                _check_batch_norm(config.neck.name, stage, len(batch), ranks.world)
             for policy in (stage.augment, *method.views):
                 create_augmentation(policy, size=1)
             if stage.second_sampler:
@@ -66,6 +68,16 @@ def check_stages(
                 _check_own_loss(config.method, stage)
         except (TypeError, ValueError) as error:
             raise InputError(f"stage {name}: {error}") from None
+
+
+def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:
+    """In training a batch norm has no statistics of a single sample."""
+    if batch // (world * stage.accumulate) < 2:
+        parts = f" in {world * stage.accumulate} parts" if world * stage.accumulate > 1 else ""
+        raise InputError(
+            f"a batch of {batch}{parts} leaves one sample to the batch norm of the neck {neck!r}; "
+            "expected batch_size / accumulate of at least 2 in every process"
+        )
 
 
 def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> None:

@@ -36,6 +36,7 @@ class Step(nn.Module):
         self.state = StepState(
             name, class_counts.to(device), config.options, self._features, self._loss
         )
+        self.state.precision = AMP.get(config.amp, torch.float32)
         self.seen: Tensor | None = None
         self.frozen = stage.trains != "all"
         self.loss: nn.Module | None = None
