@@ -211,6 +211,9 @@ def test_output_folders(refused, command, tmp_path):
         ("--set backbone.name=resnet23", "unknown backbone 'resnet23'; did you mean"),
         ("--set backbone.name=nope", "unknown backbone 'nope'; see `wcdas list backbones`"),
         ("--set backbone.weights=no.pth", "weights file 'no.pth' does not exist"),
+        ("--set neck.name=linar", "neck: unknown neck 'linar'; did you mean 'linear'?"),
+        ("--set neck.features=8", "neck: features is 8, but a neck 'none' gives as many as it"),
+        ("--set neck=linear", "neck is 'linear'; expected a table"),
         ("--set head.name=wcda", "unknown head 'wcda'; did you mean 'wcdas'"),
         ("--set head.inti=1", "'inti'; did you mean 'init'"),
         ("--set head.init=[1]", "head: "),
@@ -392,14 +395,15 @@ def test_help(command, name, arguments):
     assert "<" not in out  # no Python types
 
 
-@pytest.mark.parametrize("kind", ["methods", "heads", "losses", "datasets", "backbones",
+@pytest.mark.parametrize("kind", ["methods", "heads", "losses", "datasets", "backbones", "necks",
                                   "recipes", "samplers", "augmentations"])  # fmt: skip
 def test_listing(command, kind):
     status, out, _ = command("list", kind)
     assert status == 0
     names = {line.split()[0] for line in out.splitlines()}
     known = {"methods": wcdas.list_methods, "heads": wcdas.list_heads, "losses": wcdas.list_losses,
-             "datasets": wcdas.list_datasets, "backbones": wcdas.list_backbones}  # fmt: skip
+             "datasets": wcdas.list_datasets, "backbones": wcdas.list_backbones,
+             "necks": wcdas.list_necks}  # fmt: skip
     assert names >= set(known[kind]() if kind in known else ())
     if kind in ("methods", "heads", "losses", "datasets", "recipes"):
         assert all(len(line.split()) > 2 for line in out.splitlines())

@@ -13,6 +13,7 @@ from wcdas.training.config import (
     BackboneConfig,
     CalibrationConfig,
     Config,
+    NeckConfig,
     SelectionConfig,
     Stage,
 )
@@ -54,11 +55,12 @@ def test_keys_of_a_stage():
 
 def test_keys_of_a_run():
     plain = keys(Config)
-    for name in ("method", "stages", "head", "data", "backbone", "augment"):
+    for name in ("method", "stages", "head", "data", "backbone", "neck", "augment"):
         del plain[name]
     del plain["calibration"], plain["selection"]
     nested = (
         keys(BackboneConfig, "backbone.")
+        | keys(NeckConfig, "neck.")
         | keys(AugmentConfig, "augment.")
         | keys(CalibrationConfig, "calibration.")
         | keys(SelectionConfig, "selection.")

@@ -135,6 +135,27 @@ def test_a_model_of_features(features, tmp_path):
     torch.testing.assert_close(run_onnx(path, vectors)[1], expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["wcdas", "sade"])
+def test_a_neck_is_part_of_the_file(method, features, tmp_path):
+    settings = {"epochs": 1, "neck.name": "linear", "neck.features": 24}
+    run = wcdas.train(
+        features, method, settings=settings, out=tmp_path / "run", device="cpu", report=False
+    )
+    model, vectors = wcdas.load(run, device="cpu"), torch.rand(3, 64)
+    path = wcdas.export(run).path
+    said = onnxruntime.InferenceSession(str(path)).get_modelmeta().custom_metadata_map
+    assert said["neck"] == "linear"
+    program = torch.export.load(wcdas.export(run, "torch").path).module()
+    for got in (run_onnx(path, vectors), program(vectors)):
+        torch.testing.assert_close(got[0], model.logits(vectors), rtol=1e-4, atol=1e-4)
+    folder = wcdas.export(run, "hub").path
+    again = wcdas.load(folder, device="cpu")
+    assert again.logits(vectors).equal(model.logits(vectors))
+    assert again.info == model.info
+    card = (folder / "README.md").read_text("utf-8")
+    assert f"identity with the neck linear and the head {model.info.head}" in card
+
+
 class Wrong(nn.Module):
     """A model that exporters take, but not the one that was asked for."""
 

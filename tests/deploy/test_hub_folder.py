@@ -18,8 +18,8 @@ from wcdas.errors import WorkError
 def timm_run(tmp_path_factory):
     """Makes a run with a backbone of timm."""
 
-    def train(name: str, method: str) -> wcdas.Run:
-        settings = {"epochs": 1, "backbone.name": name, "input_size": 32}
+    def train(name: str, method: str, neck: str = "none") -> wcdas.Run:
+        settings = {"epochs": 1, "backbone.name": name, "input_size": 32, "neck.name": neck}
         out = tmp_path_factory.mktemp("runs") / "run"
         return wcdas.train(
             "digits-lt", method, settings=settings, out=out, device="cpu", report=False
@@ -54,6 +54,21 @@ def test_timm_loads_the_folder(timm_run, name, method):
     again = wcdas.load(folder, device="cpu")
     torch.testing.assert_close(again.logits(inputs), ours.logits(inputs), rtol=0, atol=0)
     assert again.info == ours.info
+
+
+def test_timm_gets_the_features_before_the_neck(timm_run):
+    """Also with a linear head: timm's model has no place for a neck."""
+    run = timm_run("resnet18", "softmax", "batch-norm")
+    folder = wcdas.export(run, "hub").path
+    ours, inputs = wcdas.load(run, device="cpu"), torch.randn(3, 1, 32, 32)
+    network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
+    with torch.no_grad():
+        behind = ours.classifier.backbone.neck(network(inputs))
+        torch.testing.assert_close(behind, ours.classifier.features(inputs))
+    again = wcdas.load(folder, device="cpu")
+    torch.testing.assert_close(again.logits(inputs), ours.logits(inputs), rtol=0, atol=0)
+    assert json.loads((folder / "config.json").read_text("utf-8"))["wcdas"]["neck"] == "batch-norm"
+    assert "gives the features before the neck" in (folder / "README.md").read_text("utf-8")
 
 
 def test_timm_knows_the_preprocessing_and_the_names(timm_run, photographs):
