@@ -2,14 +2,17 @@
 
 import html
 import json
+import os
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
 import datasets
 import numpy as np
 import pytest
+import tomli_w
 from PIL import Image
 from rich.console import Console
 
@@ -17,7 +20,9 @@ import wcdas
 from wcdas import cli
 from wcdas.errors import InputError
 from wcdas.report import write_report
+from wcdas.report.baseline import find_baseline
 from wcdas.report.record import read_record
+from wcdas.report.settings import beside_told, differing
 
 ONE_EPOCH = {"epochs": 1}
 
@@ -164,6 +169,33 @@ def test_a_baseline_on_other_data_is_none(digits_run, odd_softmax, tmp_path):
     run = shutil.copytree(digits_run.path, tmp_path / "run")
     shutil.copytree(odd_softmax.path, tmp_path / "softmax")
     assert "softmax (linear)" not in write_report(run).read_text("utf-8")
+
+
+def with_neck(run, folder, neck):
+    """A copy of a run whose run.toml has another table `neck`, or none at all."""
+    file = shutil.copytree(run.path, folder) / "run.toml"
+    table = tomllib.loads(file.read_text("utf-8"))
+    del table["neck"]
+    file.write_text(tomli_w.dumps(table | neck), "utf-8")
+    return read_record(folder)
+
+
+def test_a_baseline_with_the_same_neck_comes_first(odd_run, odd_softmax, tmp_path):
+    batch_norm = {"neck": {"name": "batch-norm", "features": 0}}
+    record = with_neck(odd_run, tmp_path / "wcdas", batch_norm)
+    plain = with_neck(odd_softmax, tmp_path / "plain", {})
+    assert find_baseline(record).folder == plain.folder
+    assert "neck.name none instead of batch-norm" in beside_told(record, plain)
+    necked = with_neck(odd_softmax, tmp_path / "necked", batch_norm)
+    os.utime(necked.folder / "run.toml", (0, 0))  # the plain one is newer
+    assert find_baseline(record).folder == necked.folder
+
+
+def test_a_run_from_before_there_were_necks_has_none(odd_run, odd_softmax, tmp_path):
+    old = with_neck(odd_softmax, tmp_path / "softmax", {})
+    assert not any(key.startswith("neck") for key in differing([read_record(odd_run.path), old]))
+    write_report(old.folder, overwrite=True)
+    assert "resnet32 with head linear" in (old.folder / "report.html").read_text("utf-8")
 
 
 def test_features_have_no_pictures(features, tmp_path):

@@ -54,6 +54,8 @@ def test_graph_and_eager_train_alike(method, tmp_path):
         {"stages.representation.augment": "strong"},
         {"stages.representation.nesterov": True, "amp": "bf16"},
         {"stages.representation.accumulate": 2},
+        {"neck.name": "linear"},
+        {"neck.name": "batch-norm", "amp": "bf16"},
     ],
 )
 def test_what_a_stage_may_say_is_in_the_graph(settings, tmp_path):
