@@ -5,6 +5,7 @@ from torch import Tensor
 from wcdas.checks import check_positive
 from wcdas.heads.angular import AngularHead, Scale
 from wcdas.heads.margin import with_margin
+from wcdas.heads.start import Start
 
 
 class AMSoftmaxHead(AngularHead):
@@ -15,7 +16,8 @@ class AMSoftmaxHead(AngularHead):
         num_classes: number of classes.
         margin: m, 0.35 in both papers.
         scale: s, 30 in Wang et al., 64 in CosFace; or "trainable".
-        scale_init: where a trainable s starts, above 1.
+        scale_init: where a trainable s starts, in place of where `start` has it.
+        start: of a trainable s: "auto", or "paper" for softplus(0) + 1 ≈ 1.69.
 
     Wang et al., "Additive Margin Softmax for Face Verification", 2018 (arXiv:1801.05599);
     Wang et al., "CosFace", 2018 (arXiv:1801.09414).
@@ -32,8 +34,9 @@ class AMSoftmaxHead(AngularHead):
         margin: float = 0.35,
         scale: Scale = 30.0,
         scale_init: float | None = None,
+        start: Start = "auto",
     ) -> None:
-        super().__init__(in_features, num_classes, scale, scale_init)
+        super().__init__(in_features, num_classes, scale, scale_init, start)
         check_positive("margin", margin, at_most=2.0)
         self.margin = margin
 

@@ -1,7 +1,7 @@
 """Heads on the angle between feature and class weight, with a scale s."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,21 +9,28 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
+from wcdas.heads.start import Shape, Start, check_start, scale_start
 
 Scale = Literal["trainable"] | float
 
 
 class AngularHead(Head):
-    """z_j = s·similarity(cos θ_j), with s fixed or trainable as s = softplus(t) + 1.
+    """z_j = s·similarity(cos θ_j), with s fixed or trainable as s = u·(softplus(k·w_s) + 1).
+
+    A trainable s starts where the head learns, at any width and class count; `wcdas.heads.start`
+    has the equations. In the paper u = k = 1.
 
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
         scale: "trainable", or a number that stays fixed.
-        scale_init: where a trainable s starts, above 1; by default at softplus(0) + 1 ≈ 1.69.
+        scale_init: where a trainable s starts, in place of where `start` has it.
+        start: "auto", or "paper" for the paper's, s = softplus(0) + 1 ≈ 1.69.
+        shape: slope and rise of the similarity when training starts; those of cos θ by default.
     """
 
     fixed_scale: Tensor
+    scale_units: Tensor
 
     def __init__(
         self,
@@ -31,27 +38,38 @@ class AngularHead(Head):
         num_classes: int,
         scale: Scale = "trainable",
         scale_init: float | None = None,
+        start: Start = "auto",
+        *,
+        shape: Shape = Shape(1.0, 1.0),
     ) -> None:
         super().__init__(in_features, num_classes)
+        check_start(start)
+        self.register_load_state_dict_pre_hook(_as_before_units)
         self.scale_is_trainable = scale == "trainable"
-        if self.scale_is_trainable:
-            self.w_scale = nn.Parameter(torch.tensor([_inverse_scale(scale_init)]))
-        elif isinstance(scale, str):
-            raise ValueError(f"scale is {scale!r}; expected 'trainable' or a number above 0")
-        else:
-            check_positive("scale", scale)
-            if scale_init is not None:
-                raise ValueError(
-                    f"scale_init is {scale_init}, but scale is fixed at {scale}; "
-                    "give scale='trainable' or leave scale_init out"
-                )
+        if not self.scale_is_trainable:
+            _check_fixed(scale, scale_init)
             self.register_buffer("fixed_scale", torch.tensor([float(scale)]), persistent=False)
+            return
+        w_scale, units = 0.0, (1.0, 1.0)
+        if start == "paper":
+            w_scale = _inverse_scale(scale_init)
+        else:
+            if scale_init is not None:
+                check_positive("scale_init", scale_init)
+            begin = scale_start(self.in_features, self.num_classes, shape, scale_init)
+            units = (begin.unit, begin.rate)
+            with torch.no_grad():
+                self.weight.mul_(math.sqrt(3) * begin.length)  # those of nn.Linear are 1/√3 long
+        self.w_scale = nn.Parameter(torch.tensor([w_scale]))
+        self.register_buffer("scale_units", torch.tensor(units))
 
     @property
     def scale(self) -> Tensor:
         """s, a tensor without dimensions."""
-        s = F.softplus(self.w_scale) + 1 if self.scale_is_trainable else self.fixed_scale
-        return s.squeeze(0)
+        if not self.scale_is_trainable:
+            return self.fixed_scale.squeeze(0)
+        u, k = self.scale_units
+        return u * (F.softplus(k * self.w_scale.squeeze(0)) + 1)
 
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         """What the scale multiplies, as a function of cos θ."""
@@ -66,6 +84,17 @@ class AngularHead(Head):
         )
 
 
+def _check_fixed(scale: Scale, scale_init: float | None) -> None:
+    if isinstance(scale, str):
+        raise ValueError(f"scale is {scale!r}; expected 'trainable' or a number above 0")
+    check_positive("scale", scale)
+    if scale_init is not None:
+        raise ValueError(
+            f"scale_init is {scale_init}, but scale is fixed at {scale}; "
+            "give scale='trainable' or leave scale_init out"
+        )
+
+
 def _inverse_scale(scale_init: float | None) -> float:
     """t with softplus(t) + 1 = scale_init."""
     if scale_init is None:
@@ -73,3 +102,10 @@ def _inverse_scale(scale_init: float | None) -> float:
     if not scale_init > 1:
         raise ValueError(f"scale_init is {scale_init}; expected above 1, for s = softplus(t) + 1")
     return scale_init - 1 + math.log(-math.expm1(1 - scale_init))
+
+
+def _as_before_units(head: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Weights that were stored before there were units have those of the paper."""
+    for name in ("scale_units", "concentration_unit"):
+        if hasattr(head, name):
+            state.setdefault(f"{prefix}{name}", torch.ones_like(getattr(head, name)))

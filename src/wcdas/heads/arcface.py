@@ -8,6 +8,7 @@ from torch import Tensor
 from wcdas.checks import check_positive
 from wcdas.heads.angular import AngularHead, Scale
 from wcdas.heads.margin import AnnealedMarginHead
+from wcdas.heads.start import Start
 
 
 class ArcFaceHead(AnnealedMarginHead, AngularHead):
@@ -22,7 +23,8 @@ class ArcFaceHead(AnnealedMarginHead, AngularHead):
         num_classes: number of classes.
         margin: m in radians, 0.5 in the paper.
         scale: s, 64 in the paper; or "trainable".
-        scale_init: where a trainable s starts, above 1.
+        scale_init: where a trainable s starts, in place of where `start` has it.
+        start: of a trainable s: "auto", or "paper" for softplus(0) + 1 ≈ 1.69.
 
     Deng et al., "ArcFace: Additive Angular Margin Loss", 2019 (arXiv:1801.07698).
 
@@ -38,8 +40,9 @@ class ArcFaceHead(AnnealedMarginHead, AngularHead):
         margin: float = 0.5,
         scale: Scale = 64.0,
         scale_init: float | None = None,
+        start: Start = "auto",
     ) -> None:
-        super().__init__(in_features, num_classes, scale, scale_init)
+        super().__init__(in_features, num_classes, scale, scale_init, start)
         check_positive("margin", margin, at_most=math.pi)
         self.margin = margin
 

@@ -1,4 +1,4 @@
-"""Heads that give each class a trainable concentration ρ = σ(w_ρ)."""
+"""Heads that give each class a trainable concentration ρ."""
 
 import math
 from typing import Literal
@@ -7,45 +7,65 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.heads.angular import AngularHead, Scale
+from wcdas.heads.start import Shape, Start
 from wcdas.names import unknown
 
 Init = float | Literal["he", "xavier"]
+FIRST: dict[Start, float] = {"auto": -1.0, "paper": 0.0}  # where w_ρ starts, in the paper's units
 
 
 class ConcentrationHead(AngularHead):
-    """An angular head with w_ρ, one per class or one for all.
+    """An angular head with ρ = σ(r·w_ρ), one per class or one for all; in the paper r = 1.
 
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
-        init: where w_ρ starts: a number, "he" or "xavier" (w_ρ taken as a 1 × C matrix).
+        init: where σ⁻¹(ρ) starts: a number, "he" or "xavier" (taken as a 1 × C matrix); by default
+            −1, ρ ≈ 0.27, and 0 with the paper's start.
         scale: "trainable", or a number that stays fixed.
-        scale_init: where a trainable s starts, above 1; by default at softplus(0) + 1 ≈ 1.69.
+        scale_init: where a trainable s starts, in place of where `start` has it.
         per_class: one w_ρ for every class, or one for all of them.
+        start: "auto", where the head learns at any width and class count, or "paper".
     """
+
+    concentration_unit: Tensor
 
     def __init__(
         self,
         in_features: int,
         num_classes: int,
-        init: Init = 0.0,
+        init: Init | None = None,
         scale: Scale = "trainable",
         scale_init: float | None = None,
         per_class: bool = True,
+        start: Start = "auto",
     ) -> None:
-        super().__init__(in_features, num_classes, scale, scale_init)
+        init = FIRST.get(start, 0.0) if init is None else init
+        first = _first(init)
+        super().__init__(
+            in_features, num_classes, scale, scale_init, start, shape=self.shape(first)
+        )
         w_rho = torch.empty(1, num_classes if per_class else 1)
         if init == "he":
             nn.init.kaiming_normal_(w_rho)
         elif init == "xavier":
             nn.init.xavier_normal_(w_rho)
-        elif isinstance(init, str):
-            raise unknown("init", init, ("he", "xavier"))
-        elif not math.isfinite(init):
-            raise ValueError(f"init is {init}; expected a finite number, 'he' or 'xavier'")
         else:
-            nn.init.constant_(w_rho, init)
-        self.w_rho = nn.Parameter(w_rho.squeeze(0))
+            nn.init.constant_(w_rho, first)
+        s = self.scale.detach()
+        unit = torch.ones_like(s) if start == "paper" else 1 / (s * self.spread(first))
+        self.register_buffer("concentration_unit", unit)
+        self.w_rho = nn.Parameter(w_rho.squeeze(0) / unit)
+
+    @staticmethod
+    def shape(w_rho: float) -> Shape:
+        """Slope and rise of the density at ρ = σ(w_ρ)."""
+        raise NotImplementedError
+
+    @staticmethod
+    def spread(w_rho: float) -> float:
+        """The root mean square over the circle of the density's derivative by w_ρ."""
+        raise NotImplementedError
 
     @property
     def concentration(self) -> Tensor:
@@ -53,4 +73,16 @@ class ConcentrationHead(AngularHead):
         return self._class_w_rho().sigmoid()
 
     def _class_w_rho(self) -> Tensor:
-        return self.w_rho.expand(self.num_classes)
+        """σ⁻¹(ρ) of every class."""
+        return (self.concentration_unit * self.w_rho).expand(self.num_classes)
+
+
+def _first(init: Init) -> float:
+    """The number that w_ρ starts at, or around."""
+    if init in ("he", "xavier"):
+        return 0.0
+    if isinstance(init, str):
+        raise unknown("init", init, ("he", "xavier"))
+    if not math.isfinite(init):
+        raise ValueError(f"init is {init}; expected a finite number, 'he' or 'xavier'")
+    return float(init)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.angular import AngularHead, Scale
+from wcdas.heads.start import Shape, Start
 
 
 class TvMFHead(AngularHead):
@@ -19,7 +20,8 @@ class TvMFHead(AngularHead):
         kappa: the concentration κ, or where it starts if it is trained.
         trainable: train one κ = softplus(w_κ) per class.
         scale: "trainable", or a number that stays fixed.
-        scale_init: where a trainable s starts, above 1.
+        scale_init: where a trainable s starts, in place of where `start` has it.
+        start: of a trainable s: "auto", or "paper" for softplus(0) + 1 ≈ 1.69.
 
     Kobayashi, "T-vMF Similarity for Regularizing Intra-Class Feature Distribution", 2021.
 
@@ -37,9 +39,11 @@ class TvMFHead(AngularHead):
         trainable: bool = False,
         scale: Scale = "trainable",
         scale_init: float | None = None,
+        start: Start = "auto",
     ) -> None:
-        super().__init__(in_features, num_classes, scale, scale_init)
         check_positive("kappa", kappa)
+        shape = Shape((1 + 2 * kappa) / (1 + kappa) ** 2, 2 - 1 / (1 + kappa))
+        super().__init__(in_features, num_classes, scale, scale_init, start, shape=shape)
         self.kappa_is_trainable = trainable
         if trainable:
             w_kappa = kappa + math.log(-math.expm1(-kappa))

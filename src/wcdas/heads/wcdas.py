@@ -1,15 +1,21 @@
 """Wrapped Cauchy distributed angular softmax (Han, ICML 2023)."""
 
+import math
+
 from torch import Tensor
 
 from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.start import Shape, sigmoid
 from wcdas.kernels import chunked, plain
 
 CHUNKED_FROM = 2_000  # classes; below, autograd is as fast and has second derivatives
 
 
 class WCDASHead(ConcentrationHead):
-    """z_j = s·(1 − ρ_j²) / (2π(1 + ρ_j² − 2ρ_j cos θ_j)), ρ = σ(w_ρ).
+    """z_j = s·(1 − ρ_j²) / (2π(1 + ρ_j² − 2ρ_j cos θ_j)), with a ρ of every class.
+
+    It starts where it learns, whatever the width, the number of classes and the rate;
+    `start="paper"` is the paper's own start.
 
     `loss` takes the target column apart, so that its gradient stays exact at small angles and for
     ρ near 1. From 2,000 classes on it has first derivatives only, and needs one matrix of
@@ -22,6 +28,20 @@ class WCDASHead(ConcentrationHead):
         >>> logits = head(torch.randn(8, 64))
         >>> loss = head.loss(torch.randn(8, 64), torch.arange(8))
     """
+
+    @staticmethod
+    def shape(w_rho: float) -> Shape:
+        rho, q = sigmoid(w_rho), sigmoid(-w_rho)
+        right = 1 + rho**2
+        slope = rho * q * (1 + rho) / (math.pi * right**2)
+        return Shape(slope, slope * right / q**2)
+
+    @staticmethod
+    def spread(w_rho: float) -> float:
+        """By Parseval: ∂f/∂ρ = Σ n ρⁿ⁻¹ cos nθ / π."""
+        rho, q = sigmoid(w_rho), sigmoid(-w_rho)
+        mean_square = (1 + rho**2) / (2 * (q * (1 + rho)) ** 3)
+        return rho * q * math.sqrt(mean_square) / math.pi
 
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
         return plain.density((1 - cosine).clamp_min(0), self._class_w_rho().to(cosine.dtype))
