@@ -14,6 +14,7 @@ from wcdas.errors import InputError
 from wcdas.report.measure import FORMAT
 from wcdas.training.checkpoint import write_synced
 from wcdas.training.run_folder import RunFolder
+from wcdas.training.symptoms import warnings_in
 
 GROUPS = ("many", "medium", "few")
 
@@ -45,6 +46,11 @@ class Record:
         value: float | None = self.metrics[self.metrics["headline"]]
         return value
 
+    @property
+    def warnings(self) -> list[str]:
+        """What was said while it trained."""
+        return warnings_in(self.log)
+
     @cached_property
     def class_names(self) -> list[str]:
         return [str(row["class"]) for row in self.metrics["per_class"]]
@@ -52,6 +58,10 @@ class Record:
     @cached_property
     def class_counts(self) -> list[int]:
         return [row["train_images"] for row in self.metrics["per_class"]]
+
+    @cached_property
+    def test_counts(self) -> list[int]:
+        return [row["test_images"] for row in self.metrics["per_class"]]
 
     @cached_property
     def class_groups(self) -> list[str]:
