@@ -174,6 +174,21 @@ def test_an_own_loss_that_ends_while_it_falls():
     assert first(short, Chance(0.01, 0.046), lines) is None
 
 
+def test_a_loss_that_stays_where_equal_logits_are():
+    """200 classes: accuracy is above chance, yet every class has nearly the same probability."""
+    chance = Chance(0.005, 0.023, 4.69, 5.298)
+    stage = replace(STAGE, epochs=20, steps=133, images=8_512, warmup=0, lr=0.01, scale_init=160)
+    lines = log("5.298/3 5.296/6 5.294/8 5.291/9 5.288/10 5.286/11", scale=1.7)
+    epoch, name, said = first(stage, chance, lines)
+    assert (epoch, name) == (3, "chance")
+    assert (
+        "next to nothing is learnt yet (loss 5.294, training accuracy 8.0 %; equal logits" in said
+    )
+    assert "--set head.scale_init=160" in said
+    assert first(stage, chance, log("5.298/3 5.2/6 5.1/8 5/9 4.9/10 4.8/11", scale=1.7)) is None
+    assert first(stage, chance, log("5.298/3 5.296/60 " + "5.294/70 " * 9, scale=1.7)) is None
+
+
 def test_a_small_scale_is_named():
     stage = replace(STAGE, lr=0.01, scale_init=50)
     _, _, said = first(stage, AS_THEY_COME, log("2.3/36 " * 30, scale=1.69))

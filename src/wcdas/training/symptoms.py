@@ -54,7 +54,7 @@ def symptom(stage: Watched, chance: Chance, lines: Sequence[Line]) -> tuple[str,
     epochs = max(WINDOW, 0 if ended else SURE_SHARE * stage.epochs)
     if since < epochs or since * stage.steps < (LAST_STEPS if ended else SURE_STEPS):
         return None
-    for name, rule in (("chance", _at_chance), ("rho", _rho_at_a_bound), ("scale", _scale_at_one)):
+    for name, rule in RULES:
         told = rule(stage, chance, lines)
         if told is not None:
             return name, f"stage {stage.name}, epoch {len(lines)} of {stage.epochs}: {told}"
@@ -94,6 +94,21 @@ def _at_chance(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | N
     return (
         f"nothing is learnt yet ({', '.join(shown)}; class frequencies alone give "
         f"{' and '.join(level)}); {remedy}"
+    )
+
+
+def _not_moved(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | None:
+    """Some classes are told apart, but all have nearly the same probability."""
+    start, losses = chance.untrained, [line["loss"] for line in lines]
+    if start is None or any(abs(loss - start) > NEAR * start for loss in losses[-WINDOW:]):
+        return None
+    remedy = _remedy(stage, chance, lines)
+    if remedy is None or not _mostly_wrong(lines[-1]):
+        return None
+    accuracy = f"{100 * lines[-1]['train_accuracy']:.1f} %"
+    return (
+        f"next to nothing is learnt yet (loss {losses[-1]:.4g}, training accuracy {accuracy}; "
+        f"equal logits give {start:.4g}); {remedy}"
     )
 
 
@@ -175,3 +190,11 @@ def _mostly_wrong(line: Line) -> bool:
 def _smaller_rate(stage: Watched) -> str:
     rate = min(stage.lr / 10, USUAL_RATES[1])
     return f"take a smaller rate, --set {stage.lr_key}={rate:g}"
+
+
+RULES = (
+    ("chance", _at_chance),
+    ("chance", _not_moved),
+    ("rho", _rho_at_a_bound),
+    ("scale", _scale_at_one),
+)
