@@ -182,7 +182,9 @@ def test_of_a_run_that_learnt_nothing_no_number_is_read():
     assert only.what.startswith("Do first what the warning above says")
     assert "guessing among 10 gives 10.0 %" in only.why
     assert "--set stages.representation.epochs=30" in advise(replace(nothing, epochs=3))[0].command
-    assert "--methods softmax,wcdas" in advise(nothing)[0].command
+    assert "--methods softmax,wcdas-prior,wcdas --seeds" in advise(nothing)[0].command
+    softmax = advise(replace(nothing, method="softmax"))[0].command
+    assert "--methods softmax,wcdas-prior --seeds" in softmax
 
 
 def test_failing_classes_are_named_with_their_numbers():
@@ -192,8 +194,8 @@ def test_failing_classes_are_named_with_their_numbers():
         "prior in the loss."
     )
     assert said.why == (
-        "lynx: 14.0 % of 50 test images right, 40 taken for cat, 3 training images; "
-        "dog: 40.0 % of 50 test images right, 25 taken for cat, 300 training images; "
+        "lynx, with 3 training images: 14.0 % of 50 test images right, 40 taken for cat; "
+        "dog, with 300 training images: 40.0 % of 50 test images right, 25 taken for cat; "
         "the mean over classes is 85.0 %."
     )
     assert said.command == GOOD.train("--method wcdas-prior")

@@ -49,17 +49,16 @@ def learnt_nothing(f: Facts) -> Advice | None:
         return Advice(
             "Do first what the warning above says; no other number counts until it learns.", why
         )
-    longer = f.train(f"--set stages.{f.first_stage}.epochs={max(FEW_EPOCHS, 2 * f.epochs)}")
-    if f.epochs < FEW_EPOCHS:
+    if 0 < f.epochs < FEW_EPOCHS:
         return Advice(
             "Train longer; no other number counts until it learns.",
             f"{why} {counted(f.epochs, 'epoch')} of the first stage may be too few.",
-            longer,
+            f.train(f"--set stages.{f.first_stage}.epochs={max(FEW_EPOCHS, 2 * f.epochs)}"),
         )
     return Advice(
         "Look whether another method learns; no other number counts until one does.",
         why,
-        f.sweep("softmax", f.method),
+        f.sweep(*dict.fromkeys(["softmax", "wcdas-prior", f.method])),
     )
 
 
@@ -134,10 +133,9 @@ def classes_that_fail(f: Facts) -> Advice | None:
 
 
 def _told(one: Failing) -> str:
-    return (
-        f"{one.name}: {percent(one.accuracy)} % of {one.test_images:,} test images right, "
-        f"{one.taken:,} taken for {one.taken_for}, {counted(one.train_images, 'training image')}"
-    )
+    right = f"{percent(one.accuracy)} % of {one.test_images:,} test images right"
+    images = counted(one.train_images, "training image")
+    return f"{one.name}, with {images}: {right}, {one.taken:,} taken for {one.taken_for}"
 
 
 def _listed(names: Sequence[str]) -> str:

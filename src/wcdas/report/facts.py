@@ -110,7 +110,8 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         headline_error=record.standard_error(),
         few_error=record.standard_error("few"),
         prior=run["info"]["prior"],
-        prior_in_loss=any(_has_prior(stage) for stage in stages.values()),
+        prior_in_loss=any(_has_prior(stage) for stage in stages.values())
+        or (method is not None and bool(method.own_loss) and method.prior == "uniform"),
         pretrained=bool(run["backbone"]["weights"]),
         network=_pretrained(run["backbone"]["name"]),
         ece=metrics["ece"],
