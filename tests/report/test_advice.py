@@ -6,8 +6,10 @@ import re
 import shlex
 import shutil
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import wcdas
 from wcdas import cli
@@ -307,6 +309,21 @@ def test_what_a_method_can_do_is_known(method, mixes, smooths, features, tmp_pat
     else:
         with pytest.raises(InputError):
             wcdas.train(recipe=run.path / "run.toml", settings=again, out=tmp_path / "other")
+
+
+def test_the_note_of_a_single_step_is_on_the_page_too(features, tmp_path):
+    said = StringIO()
+    settings = {"epochs": 1, "batch_size": 512}
+    console = Console(file=said, width=500)
+    run = wcdas.train(
+        features, settings=settings, out=tmp_path / "a", device="cpu", console=console
+    )
+    images, smaller = re.search(
+        r"note: with (\d+) .* single step; .*batch_size=(\d+)", said.getvalue()
+    ).groups()
+    page = (run.path / "report.html").read_text("utf-8")
+    assert f"With {images} training images and batches of 512 an epoch is a single step." in page
+    assert f"--set batch_size={smaller}" in page
 
 
 def test_a_network_of_this_package_gives_way_to_one_with_weights(digits_run):

@@ -1,6 +1,7 @@
 """Logs of runs that learn stay without a word; of those that do not, the line names the remedy."""
 
 import re
+import shutil
 import signal
 from dataclasses import replace
 from io import StringIO
@@ -269,6 +270,16 @@ def test_a_real_run_says_so_in_terminal_log_and_page(hopeless):
     assert "Put the class prior in the loss" not in page
 
 
+def test_a_page_of_several_runs_says_which(hopeless, tmp_path):
+    run, _ = hopeless
+    (text,) = warnings_in(RunFolder(run.path).read_log())
+    other = shutil.copytree(run.path, tmp_path / "other")
+    page = wcdas.write_report(run, other, out=tmp_path / "both").read_text("utf-8")
+    assert (
+        page.index(f"hopeless: {text}") < page.index(f"other: {text}") < page.index('id="result"')
+    )
+
+
 def test_the_remedy_is_a_setting_that_is_taken(hopeless):
     (text,) = warnings_in(RunFolder(hopeless[0].path).read_log())
     assert parse_settings([text.partition("--set ")[2]]) == {"lr": 0.01}
@@ -291,10 +302,10 @@ def test_a_resumed_run_does_not_say_it_again(features, tmp_path):
     first_time, again = StringIO(), StringIO()
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError):
-        train(features, run, epochs=9, callbacks=[Stopping()], console=Console(file=first_time))
+        train(features, run, epochs=12, callbacks=[Stopping()], console=Console(file=first_time))
     train(None, run, resume=True, console=Console(file=again))
     lines = RunFolder(run).read_log()
-    assert len(lines) == 9
+    assert len(lines) == 12
     assert "warnings" not in lines[-1]
     assert len(warnings_in(lines)) == 1
     assert "warning:" in first_time.getvalue()
