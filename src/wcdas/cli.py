@@ -657,8 +657,10 @@ def _facts(metrics: dict[str, Any]) -> str:
         return "no test samples"
     from wcdas.evaluation.table import percent
 
-    fitted = metrics.get("held_out") != 0
-    temperature = f"temperature {metrics['temperature']:.2f}" if fitted else "no temperature fitted"
+    temperature, held_out = f"temperature {metrics['temperature']:.2f}", metrics.get("held_out")
+    if held_out is not None:
+        on = f"{held_out:,} image{'s' * (held_out != 1)}"
+        temperature = f"{temperature}, fitted on {on}" if held_out else "no temperature fitted"
     top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
     return (
         f"top-1 {percent(metrics['top1'])}, {top5}balanced "

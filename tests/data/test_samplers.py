@@ -37,6 +37,14 @@ def assert_shares(found, expected):
 
 
 @pytest.mark.parametrize("name", list_samplers())
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_class_probabilities_are_the_shares_of_the_draws(name, epoch):
+    sampler = create_sampler(name, LABELS, 6)
+    drawn = drawn_classes(sampler, 40, epoch)
+    assert_shares(drawn, sampler.class_probabilities(epoch, 40))
+
+
+@pytest.mark.parametrize("name", list_samplers())
 def test_sequence_is_n_draws_and_a_pure_function(name):
     sampler = create_sampler(name, LABELS, 6)
     sequence = sampler.sequence(11, 3, 10)

@@ -7,6 +7,8 @@ import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import METHODS, list_methods
 from wcdas.training.config import build
+from wcdas.training.run_folder import RunFolder
+from wcdas.training.symptoms import warnings_in
 
 # Where a scale has to grow or a margin to come in, it takes longer.
 SLOW = ("wcdas", "wcdas-single", "wcdas-meta", "wndas", "wndas-single", "l-softmax", "sphereface")
@@ -75,6 +77,7 @@ def test_beats_chance_on_the_digits(name, tmp_path):
     assert metrics["many"] > (0.3 if name in HOLDS_THE_HEAD_BACK else 0.5)
     if name not in NOT_FOR_THE_TAIL:
         assert metrics["few"] > 0.12
+    assert warnings_in(RunFolder(run.path).read_log()) == []
 
     again = wcdas.evaluate_run(run, device="cpu")
     assert again["confusion"] == metrics["confusion"]

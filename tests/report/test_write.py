@@ -105,7 +105,8 @@ def test_a_baseline_with_other_settings_is_told(odd_run, odd_data, tmp_path):
 @pytest.mark.parametrize(
     ("holdout", "counts", "told"),
     [
-        (0.1, 30, "a temperature of "),
+        (0.1, 60, "Probabilities calibrated by a temperature of {}, fitted on 24 training images"),
+        (0.1, 30, "Probabilities after a temperature of {}, fitted on 12 training images held out"),
         (
             0.1,
             15,
@@ -126,13 +127,12 @@ def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys
     assert cli._run([*words, "--device", "cpu", "--set", *settings]) == 0
     printed, page = capsys.readouterr().out, (out / "report.html").read_text("utf-8")
     metrics = json.loads((out / "metrics.json").read_text())
-    assert told in page
-    if metrics["held_out"]:
-        value = f"{metrics['temperature']:.2f}"
-        assert (
-            f"Probabilities calibrated by a temperature of {value}, fitted on 12 training" in page
-        )
-        assert f" (temperature {value}), classes never" in printed
+    value, held_out = f"{metrics['temperature']:.2f}", metrics["held_out"]
+    assert told.format(value) in page
+    if held_out:
+        assert ("So few do not tell whether they are calibrated." in page) == (held_out < 20)
+        fitted = f" (temperature {value}, fitted on {held_out} images), classes never"
+        assert fitted in printed
         assert cli._run(["evaluate", str(out), "--device", "cpu"]) == 0
         assert f" (temperature {value}), classes never" in capsys.readouterr().out
     else:

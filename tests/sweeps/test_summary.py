@@ -32,7 +32,7 @@ def test_every_method_over_its_finished_runs():
         SweepRun("softmax", 0): metrics(0.5, medium=None),
         SweepRun("softmax", 2): metrics(0.7, medium=None),
     }
-    results = summarise(plan, "x", found, {SweepRun("wcdas", 1): "too hot"})
+    results = summarise(plan, "x", found, {SweepRun("wcdas", 1): "too hot"}, {})
     softmax = results["methods"]["softmax"]
     assert softmax["finished"] == 2
     assert softmax["few"]["mean"] == pytest.approx(0.6)

@@ -49,6 +49,14 @@ def cell(mean, std):
     return "–" if np.isnan(mean) else f"{mean:.1f} ± {std:.1f}"
 
 
+def test_a_run_that_does_not_learn_is_named_below_the_table(sweep, tmp_path):
+    hopeless = {"epochs": 6, "batch_size": 6, "lr": 1e-6}
+    with pytest.warns(RuntimeWarning, match="nothing is learnt"):
+        done = sweep("softmax", seeds=1, settings=hopeless, out=tmp_path / "sweep")
+    (text,) = done.results["runs"]["softmax-s0"]["warnings"]
+    assert done.table().splitlines()[-1] == f"softmax-s0, warning: {text}"
+
+
 @pytest.mark.parametrize("method", ["softmax", "wcdas"])
 def test_the_table_is_that_of_the_runs(finished, method):
     found = metrics(finished.path, method)

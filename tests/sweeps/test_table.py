@@ -18,11 +18,11 @@ def measured(*predicted, labels=RIGHT):
     return evaluate(torch.eye(3)[list(predicted)], labels, [200, 150, 3])
 
 
-def results(seeds=2, failures=None, **runs):
+def results(seeds=2, failures=None, warnings=None, **runs):
     found = {SweepRun(*name.rsplit("_", 1)): m for name, m in runs.items()}
     found = {SweepRun(run.method, int(run.seed)): m for run, m in found.items()}
     plan = Plan(("softmax", "wcdas"), seeds, {"source": "x"}, {}, {}, False)
-    return summarise(plan, "x", found, failures or {})
+    return summarise(plan, "x", found, failures or {}, warnings or {})
 
 
 # Of softmax: many 1 and 0.75, few 0 and 0.5; all 4/6 both times.
@@ -42,6 +42,12 @@ def test_text():
         "wcdas    1 of 2         100.0                –        100.0       100.0",
         "wcdas-s1 failed: the loss became NaN",
     ]
+
+
+def test_runs_with_a_warning_are_named():
+    warned = results(warnings={SweepRun("softmax", 1): ["nothing is learnt"]}, **FOUND)
+    assert as_text(warned).splitlines()[-1] == "softmax-s1, warning: nothing is learnt"
+    assert as_markdown(warned).splitlines()[-1] == "- softmax-s1, warning: nothing is learnt"
 
 
 def test_one_seed_has_no_spread():

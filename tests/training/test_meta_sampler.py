@@ -41,6 +41,16 @@ def outer_loss(head, psi, lr, epoch, batch):
     return F.cross_entropy(fair.double() @ W.T + b, fair_labels)
 
 
+def test_class_probabilities_are_the_shares_of_the_draws():
+    sampler = MetaSampler(LABELS, 4)
+    with torch.no_grad():
+        sampler.logits.copy_(torch.tensor([1.0, -0.5, 0.2, 3.0]))
+    sampler.begin_epoch()
+    drawn = torch.cat([LABELS[sampler.sequence(key, 0, 10)] for key in range(200)])
+    shares = torch.bincount(drawn, minlength=4).double() / len(drawn)
+    torch.testing.assert_close(sampler.class_probabilities(0, 10), shares, rtol=0, atol=0.02)
+
+
 def test_gradient_is_that_of_the_outer_loss(batch):
     torch.manual_seed(0)
     head = create_head("linear", 6, 4)

@@ -33,6 +33,10 @@ class Sampler:
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} does not define sequence()")
 
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        """The share of every class in the draws of an epoch, float64 (C,) that sums to one."""
+        return self.class_counts.double() / len(self.labels)
+
 
 class InstanceBalancedSampler(Sampler):
     """Every image once an epoch, in random order."""
@@ -53,7 +57,6 @@ class ClassProbabilitySampler(Sampler):
         self.probabilities = probabilities
 
     def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
-        """The probability of every class in an epoch, float64 (C,) that sums to one."""
         p = self.probabilities.double().cpu() * (self.class_counts > 0)
         if not p.isfinite().all() or (p < 0).any() or p.sum() == 0:
             raise InputError(f"class probabilities are {p.tolist()}; expected some above 0")
@@ -111,6 +114,10 @@ class ClassAwareSampler(Sampler):
         if type(per_class) is not int or per_class < 1:
             raise InputError(f"per_class is {per_class!r}; expected a whole number of at least 1")
         self.per_class = per_class
+
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        present = (self.class_counts > 0).double()
+        return present / present.sum()
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         n, k = len(self.labels), self.per_class

@@ -1,12 +1,13 @@
 """What to try next: each rule looks at a few measured numbers, and says which."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wcdas.data.profile import FEW
 from wcdas.evaluation.table import percent
+from wcdas.recipes.single_step import smaller_batch
 from wcdas.report.charts import counted
-from wcdas.report.facts import Facts
+from wcdas.report.facts import FAR_BELOW, Facts, Failing
 from wcdas.report.results import signed
 
 NEAR_ZERO = 0.10
@@ -18,6 +19,9 @@ NOT_GENERALISED = 0.70
 STILL_FALLING = 0.05
 HEAD_LOSS = 0.05
 MOST_OF_A_CLASS, ENOUGH_IMAGES = 0.5, 5
+ABOVE_GUESSING = 0.05
+FEW_EPOCHS = 30
+NAMED, MOST = 3, 6  # failing classes that are named; advice on a page
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,43 @@ class Advice:
 
 
 Rule = Callable[[Facts], Advice | None]
+
+
+def learnt_nothing(f: Facts) -> Advice | None:
+    if f.mean is None or f.mean > 1 / f.classes + ABOVE_GUESSING:
+        return None
+    if f.train_accuracy is not None and f.train_accuracy > NOT_GENERALISED:
+        return None
+    why = (
+        f"The mean over classes is {percent(f.mean)} %, and guessing among {f.classes:,} gives "
+        f"{percent(1 / f.classes)} %."
+    )
+    if f.warned:
+        return Advice(
+            "Do first what the warning above says; no other number counts until it learns.", why
+        )
+    if 0 < f.epochs < FEW_EPOCHS:
+        return Advice(
+            "Train longer; no other number counts until it learns.",
+            f"{why} {counted(f.epochs, 'epoch')} of the first stage may be too few.",
+            f.train(f"--set stages.{f.first_stage}.epochs={max(FEW_EPOCHS, 2 * f.epochs)}"),
+        )
+    return Advice(
+        "Look whether another method learns; no other number counts until one does.",
+        why,
+        f.sweep(*dict.fromkeys(["softmax", "wcdas-prior", f.method])),
+    )
+
+
+def epochs_of_a_single_step(f: Facts) -> Advice | None:
+    smaller = smaller_batch(f.images, f.batch)
+    if smaller is None:
+        return None
+    return Advice(
+        "Take smaller batches.",
+        f"With {f.images:,} training images and batches of {f.batch:,} an epoch is a single step.",
+        f.train(f"--set batch_size={smaller}"),
+    )
 
 
 def tail_not_learnt(f: Facts) -> Advice | None:
@@ -67,8 +108,43 @@ def logits_of_the_training_mix(f: Facts) -> Advice | None:
     )
 
 
+def classes_that_fail(f: Facts) -> Advice | None:
+    if not f.failing or f.mean is None:
+        return None
+    worst = f.failing[:NAMED]
+    rare = [one.name for one in worst if one.train_images < FEW]
+    others = [one.name for one in worst if one.train_images >= FEW]
+    todo = []
+    if rare:
+        todo.append(f"give {_listed(rare)} more training images")
+    if others:
+        todo.append(f"look at the images and labels of {_listed(others)}")
+    what = " and ".join(todo)
+    prior = bool(rare) and not f.prior_in_loss and tail_not_learnt(f) is None
+    mean = f"the mean over classes is {percent(f.mean)} %"
+    if len(f.failing) > NAMED:
+        points = f"{100 * FAR_BELOW:.0f} points or more below it"
+        mean += f", and {len(f.failing):,} of {f.classes:,} are {points}"
+    return Advice(
+        f"{what[0].upper()}{what[1:]}{', or put the class prior in the loss' * prior}.",
+        f"{'; '.join(map(_told, worst))}; {mean}.",
+        f.train("--method wcdas-prior") if prior else "",
+    )
+
+
+def _told(one: Failing) -> str:
+    right = f"{percent(one.accuracy)} % of {one.test_images:,} test images right"
+    images = counted(one.train_images, "training image")
+    return f"{one.name}, with {images}: {right}, {one.taken:,} taken for {one.taken_for}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
 def classes_never_predicted(f: Facts) -> Advice | None:
-    if not f.never_predicted or (f.few is not None and f.few < NEAR_ZERO):
+    if not f.never_predicted or f.failing or (f.few is not None and f.few < NEAR_ZERO):
         return None
     return Advice(
         "Look at the classes at 0 % in the table, and give them more images.",
@@ -113,7 +189,7 @@ def worse_than_baseline(f: Facts) -> Advice | None:
 
 def head_paid_for_the_tail(f: Facts) -> Advice | None:
     before = f.baseline
-    if before is None or f.prior == "none":
+    if before is None or f.prior != "uniform":
         return None
     many, few = before["many"], before["few"]
     if many is None or few is None or f.many is None or f.few is None:
@@ -142,11 +218,13 @@ def probabilities_are_off(f: Facts) -> Advice | None:
             f"{why} No images were held out for it.",
             f.train("--set calibration.holdout=0.05"),
         )
-    why += (
-        f" A temperature takes a class with {FEW} training images to hold some out, and none has."
-        if f.held_out == 0
-        else " A temperature can be fitted on held-out images of the larger classes alone."
-    )
+    if f.held_out == 0:
+        takes = f"A temperature takes a class with {FEW} training images to hold some out"
+        why += f" {takes}, and none has."
+    elif f.held_out is not None and f.held_out < FEW:
+        why += f" The temperature was fitted on {counted(f.held_out, 'image')}, too few to help."
+    else:
+        why += " A temperature can be fitted on held-out images of the larger classes alone."
     if not f.can_smooth or f.confidence <= f.top1:  # smoothing makes less sure
         return Advice("Do not take the probabilities at their word.", why)
     return Advice(
@@ -186,6 +264,8 @@ def one_confusion(f: Facts) -> Advice | None:
     pair = f.confusion
     if pair is None or pair.images < ENOUGH_IMAGES or pair.images < MOST_OF_A_CLASS * pair.of:
         return None
+    if pair.true in [one.name for one in f.failing[:NAMED]]:
+        return None
     return Advice(
         f"Look at the images of {pair.true} and {pair.predicted}: are the labels right, and can "
         "a person tell them apart?",
@@ -205,7 +285,7 @@ def classes_not_tested(f: Facts) -> Advice | None:
 
 
 def few_measured_on_little(f: Facts) -> Advice | None:
-    if f.few_error is None or f.few_error < LARGE_ERROR:
+    if f.few_error is None or f.few_error < LARGE_ERROR or within_noise(f) is not None:
         return None
     return Advice(
         "Measure the tail on more test images, or over several seeds.",
@@ -215,26 +295,44 @@ def few_measured_on_little(f: Facts) -> Advice | None:
     )
 
 
+def classes_barely_tested(f: Facts) -> Advice | None:
+    if not f.barely_tested or few_measured_on_little(f) is not None:
+        return None
+    has = counted(f.barely_tested, "class has", "classes have")
+    return Advice(
+        "Put more images of these classes in the test set before judging them.",
+        f"{has} one or two test images, of {f.classes:,}: their accuracy says nothing.",
+    )
+
+
+# What matters most first.
 RULES: tuple[Rule, ...] = (
+    learnt_nothing,
+    epochs_of_a_single_step,
     tail_not_learnt,
     tail_not_learnt_with_prior,
     logits_of_the_training_mix,
+    classes_that_fail,
     worse_than_baseline,
-    within_noise,
-    head_paid_for_the_tail,
     learnt_by_heart,
     still_learning,
+    within_noise,
+    head_paid_for_the_tail,
     probabilities_are_off,
     one_confusion,
     classes_never_predicted,
     few_measured_on_little,
+    classes_barely_tested,
     classes_not_tested,
     baseline_missing,
 )
+OF_ANY_RUN = (learnt_nothing, epochs_of_a_single_step, classes_not_tested, baseline_missing)
 
 
 def advise(facts: Facts) -> list[Advice]:
-    return [advice for rule in RULES if (advice := rule(facts)) is not None]
+    """Of a run that learnt nothing, the numbers say nothing else."""
+    rules = RULES if learnt_nothing(facts) is None else OF_ANY_RUN
+    return [advice for rule in rules if (advice := rule(facts)) is not None][:MOST]
 
 
 def _difference(f: Facts) -> float | None:

@@ -59,6 +59,7 @@ def write_comparison(folder: Path, records: Sequence[Record], overwrite: bool = 
         sections,
         charts.values(),
         page_data(records[0], columns, "training images", runs=len(records)),
+        [f"{name}: {text}" for name, r in zip(labels, records, strict=True) for text in r.warnings],
     )
     write_figures(charts.values(), folder / "figures")
     return path

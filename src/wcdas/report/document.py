@@ -3,13 +3,14 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from wcdas.report.chart import DARK, LIGHT, Chart
+from wcdas.report.html import warning_box
 from wcdas.training.checkpoint import write_synced
 
 HERE = Path(__file__).parent
@@ -29,6 +30,7 @@ def write_document(
     sections: Mapping[str, tuple[str, str]],
     charts: Iterable[Chart],
     data: Mapping[str, Any],
+    warnings: Sequence[str] = (),
 ) -> None:
     """`sections` are HTML by their id, each with what the navigation calls it."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,6 +61,7 @@ def write_document(
 </header>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
 <main id="main">
+{warning_box(warnings)}
 <p>{escape(introduction)}</p>
 <noscript><p>Charts and the table of classes need JavaScript; the same charts are in figures/.</p>
 </noscript>

@@ -1,17 +1,25 @@
 """The numbers of a run that the rules on what to try next look at."""
 
 import inspect
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from wcdas.backbones import BACKBONES
 from wcdas.data.hugging_face import IN_MEMORY
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.recipes.automatic import FINE_TUNED
+from wcdas.recipes.single_step import trained_on
 from wcdas.report.record import Record
+
+MEASURED = 3  # test images of a class, below which its accuracy says nothing
+FAR_BELOW = 0.20  # the mean over classes
+SURE = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -20,6 +28,18 @@ class Confusion:
     predicted: str
     images: int
     of: int
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A class that is far below the others, and what most of its mistakes are taken for."""
+
+    name: str
+    accuracy: float
+    test_images: int
+    train_images: int
+    taken_for: str
+    taken: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +72,13 @@ class Facts:
     epochs: int  # of the first stage, and of those that take a share of them
     train_accuracy: float | None  # when the first stage ended
     late_fall: float | None  # of the loss in the last tenth of the first stage, as a share
+    images: int  # trained on
+    batch: int  # the largest of the stages
+    warned: bool  # while it trained
+    failing: tuple[Failing, ...]  # the worst first
+    mean: float | None  # accuracy over classes
     never_predicted: int
+    barely_tested: int  # classes with test images, but fewer than three
     untested: int
     classes: int
     confusion: Confusion | None
@@ -84,7 +110,8 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         headline_error=record.standard_error(),
         few_error=record.standard_error("few"),
         prior=run["info"]["prior"],
-        prior_in_loss=any(_has_prior(stage) for stage in stages.values()),
+        prior_in_loss=any(_has_prior(stage) for stage in stages.values())
+        or (method is not None and bool(method.own_loss) and method.prior == "uniform"),
         pretrained=bool(run["backbone"]["weights"]),
         network=_pretrained(run["backbone"]["name"]),
         ece=metrics["ece"],
@@ -99,7 +126,17 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         epochs=stages[first]["epochs"] if lines else 0,
         train_accuracy=lines[-1].get("train_accuracy") if lines else None,
         late_fall=_late_fall([line["loss"] for line in lines]),
+        images=trained_on(
+            torch.tensor(run["info"]["class_counts"]),
+            run["selection"]["holdout"],
+            run["calibration"]["holdout"],
+        ),
+        batch=max((stage.get("batch_size", 0) for stage in stages.values()), default=0),
+        warned=bool(record.warnings),
+        failing=tuple(failing_classes(record)),
+        mean=metrics["balanced_accuracy"],
         never_predicted=metrics["never_predicted"],
+        barely_tested=sum(0 < n < MEASURED for n in record.test_counts),
         untested=record.accuracy.count(None),
         classes=len(record.class_names),
         confusion=_worst(record),
@@ -110,6 +147,34 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
 def accuracies(record: Record) -> dict[str, float | None]:
     groups = {group: record.metrics[group] for group in ("many", "medium", "few")}
     return groups | {"headline": record.headline}
+
+
+def failing_classes(record: Record) -> list[Failing]:
+    """Classes surely 20 points or more below the mean over classes, the worst first."""
+    mean: float | None = record.metrics["balanced_accuracy"]
+    if mean is None:
+        return []
+    most: dict[int, tuple[int, int]] = {}  # images and class that a class is taken for
+    for true, other, n in record.metrics["confusion"]:
+        if true != other and n > most.get(true, (0, 0))[0]:
+            most[true] = n, other
+    found = []
+    for i, accuracy in enumerate(record.accuracy):
+        tested = record.test_counts[i]
+        if tested < MEASURED or accuracy is None or accuracy > mean - FAR_BELOW:
+            continue
+        if _at_most(accuracy, tested) < mean:
+            taken, other = most[i]
+            names, images = record.class_names, record.class_counts[i]
+            found.append(Failing(names[i], accuracy, tested, images, names[other], taken))
+    return sorted(found, key=lambda one: (one.accuracy, -one.test_images))
+
+
+def _at_most(share: float, n: int) -> float:
+    """The upper end of Wilson's interval for a share measured on n images."""
+    z = SURE
+    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (share + z * z / (2 * n) + spread) / (1 + z * z / n)
 
 
 def again(record: Record) -> str:

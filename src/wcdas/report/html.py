@@ -21,6 +21,14 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{attribute}>{escape(text)}</p>"
 
 
+def warning_box(texts: Sequence[str]) -> str:
+    """What stands above everything else; nothing without a text."""
+    if not texts:
+        return ""
+    body = "".join(map(paragraph, texts))
+    return f'<aside class="warning" aria-label="Warning"><h2>Warning</h2>{body}</aside>'
+
+
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """A small table whose first column names the rows."""
     head = "".join(f'<th scope="col">{escape(title)}</th>' for title in columns)

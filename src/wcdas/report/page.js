@@ -43,6 +43,8 @@
 
   // Charts.
   const symbols = ["circle", "rect", "triangle", "diamond", "roundRect", "pin"];
+  const strokes = { true: "path://M0,0h9v3h-9zM15,0h9v3h-9z", false: "path://M0,0h24v3h-24z" }; // dashed
+  const bare = (series) => series.kind === "steps" || (series.kind === "line" && series.x.length > 40);
   const drawn = new Map();
   let found = null; // the classes a search has found; null: all
   const probe = document.body.appendChild(element("span", "", "hidden"));
@@ -92,8 +94,10 @@
       textStyle: { fontFamily: "system-ui, sans-serif" },
       grid: { left: 62, right: 18, top: many > 1 ? 24 + 22 * Math.ceil(many / (innerWidth < 600 ? 2 : 6)) : 24, bottom: 48 },
       legend: {
-        show: many > 1, type: many > 12 ? "scroll" : "plain", top: 0, left: 0, itemGap: 14, itemWidth: 20, itemHeight: 11,
-        textStyle: { color: colour("--text"), width: innerWidth < 600 ? 120 : 180, overflow: "truncate" },
+        show: many > 1, type: many > 12 ? "scroll" : "plain", top: 0, left: 0, itemGap: 14,
+        itemWidth: chart.series.every((series) => series.kind === "points") ? 11 : 24, itemHeight: 11,
+        textStyle: { color: colour("--text"), width: innerWidth < 600 ? 150 : 180, overflow: "truncate" },
+        data: chart.series.map((series) => ({ name: series.name, ...(bare(series) && { icon: strokes[series.dashed] }) })),
       },
       tooltip: {
         trigger: "item", confine: true, backgroundColor: colour("--card"), borderColor: colour("--line"),
@@ -128,7 +132,7 @@
         if (series.kind === "bars") return { ...look, type: "bar", barWidth: "90%" };
         return {
           ...look, type: "line", step: series.kind === "steps" ? "middle" : false, symbolSize: 7,
-          showSymbol: points.length <= 40 && series.kind !== "steps", connectNulls: true, triggerLineEvent: false,
+          showSymbol: !bare(series), connectNulls: true, triggerLineEvent: false,
           lineStyle: { color: ink, width: 2.2, type: series.dashed ? "dashed" : "solid" },
         };
       }),

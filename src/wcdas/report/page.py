@@ -8,12 +8,13 @@ from typing import Any
 import tomli_w
 
 from wcdas.data.profile import FEW
+from wcdas.evaluation.table import percent
 from wcdas.report.advice import advise
 from wcdas.report.chart import Chart
 from wcdas.report.charts import counted
 from wcdas.report.classes import page_data, run_columns
 from wcdas.report.document import write_document
-from wcdas.report.facts import again, facts_of, in_memory
+from wcdas.report.facts import MEASURED, again, facts_of, in_memory
 from wcdas.report.html import chart_figure, class_table, command, paragraph, section
 from wcdas.report.record import Record, neck_of
 from wcdas.report.results import explained, results_table
@@ -49,6 +50,7 @@ def write_page(
         sections,
         charts.values(),
         page_data(record, run_columns(record), "training images"),
+        record.warnings,
     )
 
 
@@ -83,14 +85,24 @@ def _result(record: Record, baseline: Record | None) -> Iterator[str]:
 def _next(record: Record, baseline: Record | None) -> Iterator[str]:
     found = advise(facts_of(record, baseline))
     if not found:
-        yield paragraph("Nothing stands out. Compare methods over seeds with wcdas sweep.")
+        yield paragraph(f"{_nothing(record)} Compare methods over seeds with wcdas sweep.")
         return
     yield '<ol class="next">'
     for advice in found:
-        yield f"<li><p><strong>{escape(advice.what)}</strong></p>{paragraph(advice.why)}"
+        why = paragraph(advice.why.replace(" %", "\N{NO-BREAK SPACE}%"))
+        yield f"<li><p><strong>{escape(advice.what)}</strong></p>{why}"
         yield command(advice.command) if advice.command and not in_memory(record) else ""
         yield "</li>"
     yield "</ol>"
+
+
+def _nothing(record: Record) -> str:
+    tested = zip(record.accuracy, record.class_names, record.test_counts, strict=True)
+    measured = [(a, name) for a, name, n in tested if a is not None and n >= MEASURED]
+    if not measured:
+        return "Nothing stands out."
+    accuracy, name = min(measured)
+    return f"Nothing stands out: the lowest class, {name}, is at {percent(accuracy)} %."
 
 
 def _classes(charts: dict[str, Chart]) -> Iterator[str]:
@@ -200,9 +212,12 @@ def temperature_told(record: Record) -> str:
         return f"Probabilities as training left them: no temperature was fitted, since {why}."
     images = "training images" if held_out is None else counted(held_out, "training image")
     on = f"fitted on {images} held out of the classes with {FEW} or more"
+    little = held_out is not None and held_out < FEW
+    doubt = " So few do not tell whether they are calibrated." if little else ""
     if value == "1.00":
-        return f"Probabilities as training left them: the temperature, {on}, came to 1."
-    return f"Probabilities calibrated by a temperature of {value}, {on}."
+        return f"Probabilities as training left them: the temperature, {on}, came to 1.{doubt}"
+    made = "after" if little else "calibrated by"
+    return f"Probabilities {made} a temperature of {value}, {on}.{doubt}"
 
 
 def _map(charts: dict[str, Chart]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from wcdas.report.measure import FORMAT
 from wcdas.training.checkpoint import write_synced
 from wcdas.training.config import NeckConfig, as_table
 from wcdas.training.run_folder import RunFolder
+from wcdas.training.symptoms import warnings_in
 
 GROUPS = ("many", "medium", "few")
 
@@ -47,6 +48,11 @@ class Record:
         value: float | None = self.metrics[self.metrics["headline"]]
         return value
 
+    @property
+    def warnings(self) -> list[str]:
+        """What was said while it trained."""
+        return warnings_in(self.log)
+
     @cached_property
     def class_names(self) -> list[str]:
         return [str(row["class"]) for row in self.metrics["per_class"]]
@@ -54,6 +60,10 @@ class Record:
     @cached_property
     def class_counts(self) -> list[int]:
         return [row["train_images"] for row in self.metrics["per_class"]]
+
+    @cached_property
+    def test_counts(self) -> list[int]:
+        return [row["test_images"] for row in self.metrics["per_class"]]
 
     @cached_property
     def class_groups(self) -> list[str]:

@@ -22,6 +22,7 @@ from wcdas.sweeps.summary import summarise
 from wcdas.sweeps.table import as_csv, as_markdown, as_text
 from wcdas.training.checkpoint import write_synced
 from wcdas.training.run_folder import RunFolder, check_free, next_folder
+from wcdas.training.symptoms import warnings_in
 
 Table = dict[str, Any]
 
@@ -78,7 +79,8 @@ class SweepFolder:
         """The table as it stands, from the metrics of the runs that are finished."""
         finished = [run for run in plan.runs if self.run(run).is_finished]
         metrics = {run: self.run(run).read_metrics() for run in finished}
-        results = summarise(plan, short(plan.source), metrics, failures)
+        warnings = {run: warnings_in(self.run(run).read_log()) for run in finished}
+        results = summarise(plan, short(plan.source), metrics, failures, warnings)
         self._write("results.json", json.dumps(results, indent=1))
         self._write("table.md", as_markdown(results))
         self._write("table.csv", as_csv(results))

@@ -36,6 +36,7 @@ def summarise(
     dataset: str,
     metrics: Mapping[SweepRun, Mapping[str, Any]],
     failures: Mapping[SweepRun, str],
+    warnings: Mapping[SweepRun, Sequence[str]],
 ) -> dict[str, Any]:
     """The contents of results.json: every run, and mean and spread for every method."""
     return {
@@ -43,7 +44,11 @@ def summarise(
         "seeds": plan.seeds,
         "headline": next((m["headline"] for m in metrics.values()), None),
         "methods": {method: _of_method(method, plan, metrics) for method in plan.methods},
-        "runs": {run.name: _of_run(run, metrics.get(run), failures.get(run)) for run in plan.runs},
+        "runs": {
+            run.name: _of_run(run, metrics.get(run), failures.get(run))
+            | {"warnings": list(warnings.get(run, []))}
+            for run in plan.runs
+        },
     }
 
 

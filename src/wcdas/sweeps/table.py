@@ -20,16 +20,14 @@ def as_text(results: Results) -> str:
         )
         for row in rows
     ]
-    return "\n".join([_title(results), *lines, *_failed(results)])
+    return "\n".join([_title(results), *lines, *_failed(results), *_warned(results)])
 
 
 def as_markdown(results: Results) -> str:
     first, *others = [f"| {' | '.join(row)} |" for row in _rows(results)]
     rule = f"| --- |{' ---: |' * (len(GROUPS) + 2)}"
-    failed = [f"- {line}" for line in _failed(results)]
-    return "\n".join(
-        [_title(results), "", first, rule, *others, *([""] if failed else []), *failed]
-    )
+    notes = [f"- {line}" for line in (*_failed(results), *_warned(results))]
+    return "\n".join([_title(results), "", first, rule, *others, *([""] if notes else []), *notes])
 
 
 def as_csv(results: Results) -> str:
@@ -83,4 +81,12 @@ def _failed(results: Results, method: str | None = None) -> list[str]:
         f"{name} failed: {run['reason']}"
         for name, run in results["runs"].items()
         if run["state"] == "failed" and method in (None, run["method"])
+    ]
+
+
+def _warned(results: Results) -> list[str]:
+    return [
+        f"{name}, warning: {text}"
+        for name, run in results["runs"].items()
+        for text in run["warnings"]
     ]

@@ -48,6 +48,9 @@ class MetaSampler(Sampler):
     def probabilities(self) -> Tensor:
         return (self.logits.detach() + self.absent).softmax(0)
 
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        return (self.at_beginning + self.absent).softmax(0).double().cpu()
+
     def begin_epoch(self) -> None:
         """Let the draws follow ψ as it is now."""
         self.at_beginning = self.logits.detach().clone()

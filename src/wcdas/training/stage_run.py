@@ -1,7 +1,9 @@
 """One stage of a run: its optimizer, its steps, its checkpoints."""
 
 import copy
+import math
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +21,7 @@ from wcdas.heads.margin import AnnealedMarginHead
 from wcdas.kernels.streams import Beside
 from wcdas.training import checkpoint
 from wcdas.training.average import WeightAverage
+from wcdas.training.chance import chance
 from wcdas.training.clock import Clock
 from wcdas.training.distributed import largest, total
 from wcdas.training.meta_sampler import MetaSampler
@@ -30,6 +33,7 @@ from wcdas.training.seeded import seeded
 from wcdas.training.stage_data import StageData
 from wcdas.training.step import EpochStatistics, Step
 from wcdas.training.step_graph import StepGraph
+from wcdas.training.symptoms import BOUND, Line, Watched, symptom
 
 if TYPE_CHECKING:
     from wcdas.training.trainer import Trainer
@@ -134,6 +138,8 @@ class StageRun:
             masks = groups(self.trainer.class_counts).values()
             sizes = torch.tensor([float(mask.sum()) for mask in masks])
             facts["rho"] = _by_group(names, torch.stack([rho[m].sum() for m in masks]), sizes)
+            bounds = {"low": rho < BOUND, "high": rho > 1 - BOUND}
+            facts["rho_at_bounds"] = {k: float(v.double().mean()) for k, v in bounds.items()}
             if epoch + 1 == self.stage.epochs:
                 facts["rho_by_class"] = rho.tolist()
         if isinstance(model.head, AngularHead):
@@ -142,6 +148,27 @@ class StageRun:
             facts["class_probabilities"] = self.sampler.probabilities.tolist()
         self.statistics.reset()
         return facts
+
+    def symptom(self, lines: Sequence[Line]) -> tuple[str, str] | None:
+        """A sign in the log of the stage so far that it does not learn."""
+        shares = self.sampler.class_probabilities(len(lines) - 1, self.stage.epochs)
+        of = chance(self.step, shares, self.statistics.counts_right)
+        return symptom(self._watched(), of, lines)
+
+    def _watched(self) -> Watched:
+        stages = [(name, stage) for name, stage in self.trainer.stages if stage.epochs]
+        rates = {stage.lr for _, stage in stages if stage.optimizer == "fresh"}
+        first = next(name for name, stage in stages if stage is self.first)
+        return Watched(
+            self.name,
+            self.stage.epochs,
+            self.steps,
+            self.steps * self.data.batch_size,
+            max(0.0, self.first.warmup - self.before),
+            self.first.lr,
+            "lr" if len(rates) == 1 else f"stages.{first}.lr",
+            _scale_to_start_from(self.model.head),
+        )
 
     def evaluate(self) -> dict[str, Any]:
         if self.average is None:
@@ -352,6 +379,15 @@ def _part(value: Any, cut: slice) -> Any:
         parts = (_part(item, cut) for item in value)
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return value
+
+
+def _scale_to_start_from(head: nn.Module) -> int | None:
+    """An s at which first logits differ enough to learn from; None where s is not trained."""
+    if not isinstance(head, AngularHead) or not head.scale_is_trainable:
+        return None
+    if isinstance(head, ConcentrationHead):  # flat at a right angle, where all features start
+        return 10 * math.ceil(0.6 * math.sqrt(head.in_features))
+    return 16
 
 
 def _by_group(names: list[str], sums: Tensor, counts: Tensor) -> dict[str, float]:

@@ -15,6 +15,7 @@ from wcdas.errors import InputError, WorkError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.kernels.residual_network import fuse
 from wcdas.training import checkpoint
+from wcdas.training.announce import warn
 from wcdas.training.callbacks import Followers
 from wcdas.training.config import Config
 from wcdas.training.distributed import Ranks, share_buffers
@@ -190,6 +191,7 @@ class Trainer:
         epoch, step = (run.restore(state), state["step"]) if state else (0, 0)
         if self.ranks.is_main:
             self.folder.keep_log(self.logged)
+        log = self.folder.read_log() if self.ranks.is_main else []
         every = self.config.evaluate_every or max(1, stage.epochs // 10)
         title = f"{index + 1}/{len(self.stages)} {name}"
         done = epoch * run.steps + step
@@ -206,9 +208,21 @@ class Trainer:
                     facts["test"] = {key: metrics[key] for key in shown}
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
                 if self.ranks.is_main:
+                    log.append(facts)
+                    self._warn(run, log)
                     self.folder.log(facts)
                     self.followers.epoch(self.logged, facts)
                 self.logged += 1
                 if epoch == stage.epochs or run.wants_checkpoint:
                     run.save(epoch, 0)
         run.finish()
+
+    def _warn(self, run: StageRun, log: list[dict[str, Any]]) -> None:
+        """Say once in a run, and write down, that it does not learn."""
+        found = run.symptom([line for line in log if line["stage"] == run.name])
+        said = {name for line in log for name in line.get("warnings", {})}
+        if found is None or said & {"chance", found[0]}:
+            return
+        name, text = found
+        log[-1]["warnings"] = {name: text}
+        warn(self.console, text)
