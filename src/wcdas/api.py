@@ -114,7 +114,7 @@ def train(
     Args:
         data: a dataset's name, a folder of class folders, a list file, Parquet, features, or a
             `Dataset` or `DatasetDict` of Hugging Face `datasets`; `digits-lt` without it.
-        method: a name of `list_methods()`; `wcdas` without it.
+        method: a name of `list_methods()`; `wcdas-prior` without it.
         recipe: a shipped recipe's name or a TOML file.
         settings: single values over the recipe, as dotted paths: {"epochs": 50} or ["epochs=50"].
         seed: of everything random; 0 without it.

@@ -121,7 +121,7 @@ def train(
     data: Data = None,
     method: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="See `wcdas list methods`.  [default: wcdas]"),
+        typer.Option(metavar="NAME", help="See `wcdas list methods`.  [default: wcdas-prior]"),
     ] = None,
     recipe: Annotated[
         str | None,

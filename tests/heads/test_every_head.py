@@ -324,7 +324,9 @@ def test_probabilities_of_the_wrong_shape_are_refused():
         ("wcdas", {"init": "hee"}, "unknown init 'hee'; did you mean 'he'?"),
         ("wcdas", {"scale": "learned"}, "scale is 'learned'; expected 'trainable' or a number"),
         ("wcdas", {"scale": -1.0}, "scale is -1.0; expected a number above 0"),
-        ("wcdas", {"scale_init": 0.5}, "scale_init is 0.5; expected above 1"),
+        ("wcdas", {"scale_init": 0.0}, "scale_init is 0.0; expected a number above 0"),
+        ("wcdas", {"scale_init": 0.5, "start": "paper"}, "scale_init is 0.5; expected above 1"),
+        ("cosine", {"start": "papers"}, "unknown start 'papers'; did you mean 'paper'?"),
         ("wcdas", {"scale": 30.0, "scale_init": 10.0}, "but scale is fixed at 30.0"),
         (
             "wcdas",

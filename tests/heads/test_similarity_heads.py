@@ -40,7 +40,7 @@ def test_t_vmf_trains_kappa():
 
 @pytest.mark.parametrize("w_rho", [-8.0, -2.0, 0.0, 2.0, 6.0])
 def test_wndas_is_von_mises_with_first_moment_rho(w_rho):
-    head = WNDASHead(6, 4, init=w_rho, scale=1.0).double()
+    head = WNDASHead(6, 4, init=w_rho, scale=1.0, start="paper").double()
     features = torch.randn(5, 6, dtype=torch.float64)
     kappa = head.kappa.detach().numpy()
     assert special.ive(1, kappa) / special.ive(0, kappa) == pytest.approx(

@@ -74,9 +74,9 @@ def test_small_concentration_gives_constant_logits():
 
 
 def test_scale():
-    head = WCDASHead(3, 7)
-    assert head.scale.item() == pytest.approx(math.log(2) + 1)
-    assert WCDASHead(3, 7, scale_init=10.0).scale.item() == pytest.approx(10)
+    assert WCDASHead(3, 7, start="paper").scale.item() == pytest.approx(math.log(2) + 1)
+    for start in ("auto", "paper"):
+        assert WCDASHead(3, 7, scale_init=10.0, start=start).scale.item() == pytest.approx(10)
     assert WCDASHead(3, 7, scale=250.0).scale.item() == 250
     assert "w_scale" not in dict(WCDASHead(3, 7, scale=250.0).named_parameters())
 
@@ -95,7 +95,7 @@ def test_concentration_per_class_or_single():
 )
 def test_random_initialisation_takes_w_rho_as_a_row(init, std):
     torch.manual_seed(0)
-    w_rho = WCDASHead(3, 10_000, init=init).w_rho
+    w_rho = WCDASHead(3, 10_000, init=init).concentration.logit()
     assert w_rho.std().item() == pytest.approx(std, rel=0.05)
     assert abs(w_rho.mean().item()) < 4 * std / 100
 
@@ -250,7 +250,7 @@ def test_inductor_compiles_the_head():
 def test_training_separates_and_sharpens():
     """Ten steps on separable points lower the loss and move ρ, s and the prototypes."""
     torch.manual_seed(0)
-    head = WCDASHead(8, 4)
+    head = WCDASHead(8, 4, start="paper")
     features = torch.eye(4, 8).repeat(8, 1) + 0.1 * torch.randn(32, 8)
     labels = torch.arange(4).repeat(8)
     before = head.loss(features, labels)

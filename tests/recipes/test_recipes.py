@@ -283,7 +283,8 @@ def test_resolved_recipes_survive_writing(name):
 
 def test_run_toml_has_the_resolved_recipe(tmp_path):
     settings = {"epochs": 1, "stages.classifier.lr": 0.05}
-    run = wcdas.train(settings=settings, seed=3, out=tmp_path / "run", device="cpu", report=False)
+    where = {"out": tmp_path / "run", "device": "cpu", "report": False}
+    run = wcdas.train(method="wcdas", settings=settings, seed=3, **where)
     table = tomllib.loads((run.path / "run.toml").read_text())
     assert table["seed"] == 3
     assert table["stages"]["classifier"]["lr"] == 0.05

@@ -32,7 +32,7 @@ def run(features, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("recipes")
     (folder / "own.toml").write_text(OWN)
     settings = {"batch_size": 32, "stages.representation.ema": 0.7}
-    train(folder / "run", features, recipe=folder / "own.toml", settings=settings, seed=3)
+    train(folder / "run", features, "wcdas", recipe=folder / "own.toml", settings=settings, seed=3)
     return folder / "run" / "run.toml"
 
 
@@ -104,7 +104,7 @@ def test_options_of_its_own_method_are_no_hindrance(features, tmp_path):
 def test_what_acts_on_images_alone_is_refused_on_features(key, value, features, tmp_path):
     message = f"{key} has no effect, since features are no images; leave it out"
     with pytest.raises(InputError, match=message):
-        train(tmp_path / "run", features, settings={"epochs": 1, key: value})
+        train(tmp_path / "run", features, "wcdas", settings={"epochs": 1, key: value})
     with pytest.raises(InputError, match=message):
         wcdas.sweep(features, "wcdas", 1, settings={key: value}, out=tmp_path / "s", device="cpu")
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from wcdas.errors import InterruptedRunError
 from wcdas.recipes import parse_settings
 from wcdas.training.chance import Chance
 from wcdas.training.run_folder import RunFolder
-from wcdas.training.symptoms import Watched, symptom, warnings_in
+from wcdas.training.symptoms import TrainedScale, Watched, symptom, warnings_in
 
 # The first stage of digits-lt, its images as they come and classes drawn equally often.
 STAGE = Watched("representation", 60, steps=9, images=288, warmup=2, lr=0.1, lr_key="lr")
@@ -58,6 +58,10 @@ FREQUENCIES_ALONE = " ".join(["1.77/2", "1.74/19", "1.77/21", *["1.76/36", "1.74
 def log(text, **facts):
     pairs = [pair.split("/") for pair in text.split()]
     return [{"loss": float(a), "train_accuracy": float(b) / 100, **facts} for a, b in pairs]
+
+
+def scale(start, least=1.0):
+    return TrainedScale(start, least, "--set head.start=auto")
 
 
 def first(stage, chance, lines):
@@ -178,24 +182,24 @@ def test_an_own_loss_that_ends_while_it_falls():
 def test_a_loss_that_stays_where_equal_logits_are():
     """200 classes: accuracy is above chance, yet every class has nearly the same probability."""
     chance = Chance(0.005, 0.023, 4.69, 5.298)
-    stage = replace(STAGE, epochs=20, steps=133, images=8_512, warmup=0, lr=0.01, scale_init=160)
+    stage = replace(STAGE, epochs=20, steps=133, images=8_512, warmup=0, lr=0.01, scale=scale(160))
     lines = log("5.298/3 5.296/6 5.294/8 5.291/9 5.288/10 5.286/11", scale=1.7)
     epoch, name, said = first(stage, chance, lines)
     assert (epoch, name) == (3, "chance")
     assert (
         "next to nothing is learnt yet (loss 5.294, training accuracy 8.0 %; equal logits" in said
     )
-    assert "--set head.scale_init=160" in said
+    assert "--set head.start=auto" in said
     assert first(stage, chance, log("5.298/3 5.2/6 5.1/8 5/9 4.9/10 4.8/11", scale=1.7)) is None
     assert first(stage, chance, log("5.298/3 5.296/60 " + "5.294/70 " * 9, scale=1.7)) is None
 
 
 def test_a_small_scale_is_named():
-    stage = replace(STAGE, lr=0.01, scale_init=50)
+    stage = replace(STAGE, lr=0.01, scale=scale(50))
     _, _, said = first(stage, AS_THEY_COME, log("2.3/36 " * 30, scale=1.69))
-    assert "s = 1.69, is small: start it larger, --set head.scale_init=50" in said
+    assert "s = 1.69, is small: start it where the head learns, --set head.start=auto" in said
     _, _, said = first(stage, AS_THEY_COME, log("2.3/36 " * 30, scale=40.0))
-    assert "head.scale_init" not in said
+    assert "head.start" not in said
 
 
 def test_accuracy_that_is_not_counted():
@@ -222,7 +226,7 @@ def test_accuracy_that_is_not_counted():
 )
 def test_parameters_at_a_bound(facts, accuracy, name):
     lines = log(f"1.2/{accuracy} " * 30, **{"scale": 9.0} | facts)
-    found = first(replace(STAGE, scale_init=50), AS_THEY_COME, lines)
+    found = first(replace(STAGE, scale=scale(50)), AS_THEY_COME, lines)
     assert (found and found[1]) == name
     if found:
         assert "take a smaller rate, --set lr=0.01" in found[2]
@@ -232,7 +236,7 @@ def test_one_line_for_one_run():
     """What is at chance is not told a second time by its parameters."""
     facts = {"scale": 1.0, "rho_at_bounds": {"low": 1.0, "high": 0.0}}
     lines = log("2.3/36 " * 30, **facts)
-    assert first(replace(STAGE, scale_init=50), AS_THEY_COME, lines)[1] == "chance"
+    assert first(replace(STAGE, scale=scale(50)), AS_THEY_COME, lines)[1] == "chance"
 
 
 HOPELESS = {"lr": 1e-6, "batch_size": 8, "stages.representation.warmup": 0.0}

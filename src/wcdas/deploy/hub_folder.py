@@ -6,6 +6,7 @@ as well; the file says which name is which, and `wcdas.load` reads it like any m
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def write_hub_folder(
     model: Model, folder: Path, metrics: Mapping[str, Any] | None, run: Table | None
 ) -> float:
     """The largest difference of a probability to the model's, of the folder loaded again."""
-    info, config = model.info, model.info.as_table()
+    info, config = model.info, asdict(model.info)
     own = {"version": wcdas.__version__, "preprocessing": preprocessing(info)} | config
     backbone = model.classifier.backbone
     loading, library = "", "wcdas"
@@ -139,7 +140,7 @@ def _save_timm_weights(model: Model, classifier: str | None, path: Path) -> None
         else:
             name = head + own.removeprefix("head.")
         names[name], tensors[name] = own, value.detach().cpu().contiguous()
-    notes = {"wcdas": json.dumps(model.info.as_table()), "names": json.dumps(names), "format": "pt"}
+    notes = {"wcdas": json.dumps(asdict(model.info)), "names": json.dumps(names), "format": "pt"}
     save_file(tensors, path, metadata=notes)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
-from wcdas.heads.start import Shape, Start, check_start, scale_start
+from wcdas.heads.start import COSINE, Shape, Start, check_start, scale_start
 
 Scale = Literal["trainable"] | float
 
@@ -25,7 +25,8 @@ class AngularHead(Head):
         num_classes: number of classes.
         scale: "trainable", or a number that stays fixed.
         scale_init: where a trainable s starts, in place of where `start` has it.
-        start: "auto", or "paper" for the paper's, s = softplus(0) + 1 ≈ 1.69.
+        start: "auto", or "paper" for the paper's, s = softplus(0) + 1 ≈ 1.69; `auto_scale` says
+            where the first has s.
         shape: slope and rise of the similarity when training starts; those of cos θ by default.
     """
 
@@ -40,10 +41,11 @@ class AngularHead(Head):
         scale_init: float | None = None,
         start: Start = "auto",
         *,
-        shape: Shape = Shape(1.0, 1.0),
+        shape: Shape = COSINE,
     ) -> None:
         super().__init__(in_features, num_classes)
         check_start(start)
+        self.auto_scale = scale_start(self.in_features, self.num_classes, shape).scale
         self.register_load_state_dict_pre_hook(_as_before_units)
         self.scale_is_trainable = scale == "trainable"
         if not self.scale_is_trainable:

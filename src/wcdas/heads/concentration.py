@@ -11,7 +11,8 @@ from wcdas.heads.start import Shape, Start
 from wcdas.names import unknown
 
 Init = float | Literal["he", "xavier"]
-FIRST: dict[Start, float] = {"auto": -1.0, "paper": 0.0}  # where w_ρ starts, in the paper's units
+FIRST: dict[Start, float] = {"auto": -1.0, "paper": 0.0}  # where σ⁻¹(ρ) starts
+FARTHEST = 6.0  # beyond, the start is that of ±6: a density so narrow has no slope to start on
 
 
 class ConcentrationHead(AngularHead):
@@ -42,8 +43,9 @@ class ConcentrationHead(AngularHead):
     ) -> None:
         init = FIRST.get(start, 0.0) if init is None else init
         first = _first(init)
+        near = max(-FARTHEST, min(FARTHEST, first))
         super().__init__(
-            in_features, num_classes, scale, scale_init, start, shape=self.shape(first)
+            in_features, num_classes, scale, scale_init, start, shape=self.shape(near)
         )
         w_rho = torch.empty(1, num_classes if per_class else 1)
         if init == "he":
@@ -53,7 +55,7 @@ class ConcentrationHead(AngularHead):
         else:
             nn.init.constant_(w_rho, first)
         s = self.scale.detach()
-        unit = torch.ones_like(s) if start == "paper" else 1 / (s * self.spread(first))
+        unit = torch.ones_like(s) if start == "paper" else 1 / (s * self.spread(near))
         self.register_buffer("concentration_unit", unit)
         self.w_rho = nn.Parameter(w_rho.squeeze(0) / unit)
 

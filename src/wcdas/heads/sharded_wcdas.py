@@ -47,7 +47,8 @@ class ShardedWCDASHead(Head):
             raise ValueError(
                 f"num_classes is {num_classes}; expected at least one for each of {world} processes"
             )
-        self.in_features, self.num_classes, self.options = in_features, num_classes, options
+        self.in_features, self.num_classes = in_features, num_classes
+        self.options = options = options | _start(in_features, num_classes, options)
         ends = [num_classes * part // world for part in range(world + 1)]
         self.sizes = [ends[part + 1] - ends[part] for part in range(world)]
         self.classes = slice(ends[rank], ends[rank + 1])
@@ -103,12 +104,16 @@ class ShardedWCDASHead(Head):
         for name, mine in self.shard.named_parameters():
             rows = mine if name in self.shared else sharded.joined(mine, self.sizes)
             head.get_parameter(name).copy_(rows)
+        for name, buffer in self.shard.named_buffers():
+            head.get_buffer(name).copy_(buffer)
         return head
 
     def load_whole(self, head: WCDASHead) -> None:
         """Take this process's classes of a head of all of them, however many had trained it."""
         for name, parameter in head.named_parameters():
             self._take(name, parameter)
+        for name, buffer in head.named_buffers():
+            self.shard.get_buffer(name).copy_(buffer)
 
     @torch.no_grad()
     def _take(self, name: str, of_all: Tensor) -> None:
@@ -116,9 +121,18 @@ class ShardedWCDASHead(Head):
         self.shard.get_parameter(name).copy_(own)
 
     def _parameters_as(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Weight, w_ρ and s, with gradients of the mean over the processes."""
+        """Weight, σ⁻¹(ρ) and s, with gradients of the mean over the processes."""
         shard, mean = self.shard, sharded.of_the_mean
         weight = mean(shard.weight, shared=False)
         w_rho = mean(shard.w_rho, shared="w_rho" in self.shared).expand(shard.num_classes)
+        w_rho = shard.concentration_unit * w_rho
         scale = mean(shard.scale, shared=True)
         return weight.to(x.dtype), w_rho.to(x.dtype), scale.to(x.dtype)
+
+
+def _start(in_features: int, num_classes: int, options: dict[str, Any]) -> dict[str, float]:
+    """The scale that a head of all classes starts at, where it is not given."""
+    with torch.device("meta"):
+        whole = WCDASHead(in_features, num_classes, **options)
+    auto = whole.scale_is_trainable and options.get("start") != "paper"
+    return {"scale_init": whole.auto_scale} if auto and "scale_init" not in options else {}

@@ -39,6 +39,9 @@ class Shape(NamedTuple):
     rise: float
 
 
+COSINE = Shape(slope=1.0, rise=1.0)
+
+
 class ScaleStart(NamedTuple):
     """s₀, the length of a weight, u and k."""
 

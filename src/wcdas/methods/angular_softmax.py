@@ -7,7 +7,7 @@ ANGULAR_SOFTMAX = Method(
     paper="Han, 2023, Equation 2",
     reported="CIFAR-100-LT IF 100, ResNet-32: 49.7; ImageNet-LT, ResNet-10: 38.7",
     defaults={
-        "head": {"name": "cosine"},
+        "head": {"name": "cosine", "start": "paper"},
         "stages": {"representation": REPRESENTATION, "classifier": CLASSIFIER},
     },
 )
@@ -15,5 +15,8 @@ ANGULAR_SOFTMAX = Method(
 ANGULAR_SOFTMAX_ONE_STAGE = Method(
     summary="scaled cosine, one stage",
     paper="Han, 2023, Equation 2",
-    defaults={"head": {"name": "cosine"}, "stages": {"representation": REPRESENTATION}},
+    defaults={
+        "head": {"name": "cosine", "start": "paper"},
+        "stages": {"representation": REPRESENTATION},
+    },
 )

@@ -133,7 +133,7 @@ HYBRID_CONTRASTIVE_WCDAS = replace(
     summary="the hybrid contrastive network with the wrapped Cauchy head as its classifier",
     paper="Wang et al., 2021 (arXiv:2103.14267); Han, 2023 (ICML)",
     defaults={
-        "head": {"name": "wcdas", "scale_init": 20.0},
+        "head": {"name": "wcdas", "start": "paper", "scale_init": 20.0},
         "stages": {
             "representation": REPRESENTATION
             | {"second_sampler": "class-balanced", "concentration_weight_decay": 0.0}

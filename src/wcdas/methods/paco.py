@@ -152,7 +152,7 @@ PACO_WCDAS = replace(
     paper="Cui et al., 2021 (arXiv:2107.12028); Han, 2023 (ICML)",
     defaults={
         # The scale starts at 1/τ, which is that of the pairs.
-        "head": {"name": "wcdas", "scale_init": 20.0},
+        "head": {"name": "wcdas", "start": "paper", "scale_init": 20.0},
         "stages": {"representation": REPRESENTATION | {"concentration_weight_decay": 0.0}},
     },
     reported="",

@@ -141,7 +141,7 @@ RIDE_WCDAS = replace(
     reported="",
     prior="uniform",
     defaults={
-        "head": {"name": "wcdas", "scale_init": 10.0},
+        "head": {"name": "wcdas", "start": "paper", "scale_init": 10.0},
         "stages": {
             "representation": REPRESENTATION | {"prior": 1.0},
             "reweighting": {"optimizer": "continue", "share": 0.2},

@@ -78,7 +78,8 @@ SADE_WCDAS = replace(
     paper="Zhang et al., 2022 (arXiv:2107.09249); Han, 2023",
     reported="",
     defaults={
-        "head": {"name": "wcdas", "scale_init": 10.0},  # room for the priors from the start
+        # Room for the priors from the start.
+        "head": {"name": "wcdas", "start": "paper", "scale_init": 10.0},
         "stages": {"representation": REPRESENTATION},
     },
 )

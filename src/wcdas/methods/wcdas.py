@@ -7,7 +7,7 @@ WCDAS = Method(
     paper="Han, 2023 (ICML)",
     reported="CIFAR-100-LT IF 100, ResNet-32: 52.5; ImageNet-LT, ResNet-10: 44.5",
     defaults={
-        "head": {"name": "wcdas"},
+        "head": {"name": "wcdas", "start": "paper"},
         "stages": {"representation": REPRESENTATION, "classifier": CLASSIFIER},
     },
 )
@@ -17,7 +17,7 @@ WCDAS_SINGLE = Method(
     paper="Han, 2023 (ICML)",
     reported="ImageNet-LT, ResNet-10: 43.8",
     defaults={
-        "head": {"name": "wcdas", "per_class": False},
+        "head": {"name": "wcdas", "per_class": False, "start": "paper"},
         "stages": {"representation": REPRESENTATION, "classifier": CLASSIFIER},
     },
 )
@@ -27,7 +27,7 @@ WCDAS_META = Method(
     paper="Han, 2023 (ICML); Ren et al., 2020 (arXiv:2007.10740)",
     reported="ImageNet-LT, ResNet-10: 44.1",
     defaults={
-        "head": {"name": "wcdas"},
+        "head": {"name": "wcdas", "start": "paper"},
         "stages": {
             "representation": REPRESENTATION,
             "classifier": CLASSIFIER | {"sampler": "meta", "sampler_options": {"lr": 0.01}},

@@ -7,7 +7,7 @@ WNDAS = Method(
     paper="Han, 2023 (ICML)",
     reported="ImageNet-LT, ResNet-10: 42.3",
     defaults={
-        "head": {"name": "wndas"},
+        "head": {"name": "wndas", "start": "paper"},
         "stages": {"representation": REPRESENTATION, "classifier": CLASSIFIER},
     },
 )
@@ -17,7 +17,7 @@ WNDAS_SINGLE = Method(
     paper="Han, 2023 (ICML)",
     reported="ImageNet-LT, ResNet-10: 42.1",
     defaults={
-        "head": {"name": "wndas", "per_class": False},
+        "head": {"name": "wndas", "per_class": False, "start": "paper"},
         "stages": {"representation": REPRESENTATION, "classifier": CLASSIFIER},
     },
 )

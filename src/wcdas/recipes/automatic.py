@@ -9,6 +9,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors
 
 SMALL = 64  # pixels; up to here the CIFAR network, trained from scratch
 FINE_TUNED = "resnet50"
+UNMIXED = {"mixup": 0.0}  # a pretrained network is fine-tuned too shortly to learn from mixed images
 
 Table = dict[str, Any]
 
@@ -19,6 +20,8 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
     `chosen` is what the user says of the backbone.
     """
     table: Table = {"augment": {"flip": dataset.augment_flip}}
+    if chosen.get("weights"):
+        table["stages"] = {"representation": UNMIXED}
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
@@ -32,7 +35,7 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
     fine_tuning: Table = {
         "backbone": {"name": name, "weights": weights},
         "stages": {
-            "representation": {"epochs": 30, "lr": 0.01, "batch_size": 64},
+            "representation": {"epochs": 30, "lr": 0.01, "batch_size": 64} | UNMIXED,
             "classifier": {"epochs": 10, "lr": 0.01, "batch_size": 64},
         },
     }

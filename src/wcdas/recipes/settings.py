@@ -13,7 +13,7 @@ from wcdas.names import unknown
 from wcdas.recipes import EVERY_STAGE, parse_settings, read_recipe
 from wcdas.training.config import Config, as_table, build, flat
 
-DEFAULT_METHOD = "wcdas"
+DEFAULT_METHOD = "wcdas-prior"
 
 Table = dict[str, Any]
 Settings = Mapping[str, Any] | Sequence[str] | None

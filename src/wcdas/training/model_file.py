@@ -18,8 +18,7 @@ from wcdas.training.checkpoint import write_synced
 from wcdas.training.method import Method, Parts, plain_model
 from wcdas.training.model import Classifier
 
-FORMAT = 1
-WITH_NECK = 2  # the format of a model that has one
+FORMAT, OLDEST = 2, 1
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,6 @@ class ModelInfo:
     neck_features: int = 0
     format: int = FORMAT
 
-    def as_table(self) -> dict[str, Any]:
-        """What a file says; without a neck it is what versions without necks read too."""
-        table = asdict(self)
-        if self.neck != "none":
-            return table | {"format": WITH_NECK}
-        return {key: value for key, value in table.items() if not key.startswith("neck")}
-
 
 def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
     tensors = {
@@ -59,7 +51,7 @@ def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
         for name, value in model.state_dict().items()
         if name.startswith(("backbone.", "head."))
     }
-    write_synced(path, save(tensors, metadata={"wcdas": json.dumps(info.as_table())}))
+    write_synced(path, save(tensors, metadata={"wcdas": json.dumps(asdict(info))}))
 
 
 def load_model(
@@ -71,7 +63,7 @@ def load_model(
     """
     tensors, facts = _read(path)
     try:
-        info = ModelInfo(**facts)
+        info = ModelInfo(**facts | {"format": FORMAT})
         if info.built_by_method and find_method is not None:
             model = find_method(info.method).build_model(_parts(info))
         else:
@@ -112,9 +104,9 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         own_names: dict[str, str] = json.loads(notes.get("names", "{}"))  # where timm reads it too
     except json.JSONDecodeError as error:
         raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
-    if facts.get("format") not in (FORMAT, WITH_NECK):
+    if facts.get("format") not in range(OLDEST, FORMAT + 1):
         raise InputError(
-            f"{path} has model format {facts.get('format')}; this version reads {FORMAT} and "
-            f"{WITH_NECK}. Install the version of wcdas that wrote it"
+            f"{path} has model format {facts.get('format')}; this version reads {OLDEST} to "
+            f"{FORMAT}. Install the version of wcdas that wrote it"
         )
     return {own_names.get(name, name): value for name, value in tensors.items()}, facts

@@ -1,7 +1,6 @@
 """One stage of a run: its optimizer, its steps, its checkpoints."""
 
 import copy
-import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -33,7 +32,7 @@ from wcdas.training.seeded import seeded
 from wcdas.training.stage_data import StageData
 from wcdas.training.step import EpochStatistics, Step
 from wcdas.training.step_graph import StepGraph
-from wcdas.training.symptoms import BOUND, Line, Watched, symptom
+from wcdas.training.symptoms import BOUND, Line, TrainedScale, Watched, symptom
 
 if TYPE_CHECKING:
     from wcdas.training.trainer import Trainer
@@ -167,7 +166,7 @@ class StageRun:
             max(0.0, self.first.warmup - self.before),
             self.first.lr,
             "lr" if len(rates) == 1 else f"stages.{first}.lr",
-            _scale_to_start_from(self.model.head),
+            _trained_scale(self.model.head, "scale_init" in self.config.head),
         )
 
     def evaluate(self) -> dict[str, Any]:
@@ -381,13 +380,13 @@ def _part(value: Any, cut: slice) -> Any:
     return value
 
 
-def _scale_to_start_from(head: nn.Module) -> int | None:
-    """An s at which first logits differ enough to learn from; None where s is not trained."""
+def _trained_scale(head: nn.Module, scale_init: bool) -> TrainedScale | None:
+    """`scale_init` says whether the run was given one, which it would keep with another start."""
     if not isinstance(head, AngularHead) or not head.scale_is_trainable:
         return None
-    if isinstance(head, ConcentrationHead):  # flat at a right angle, where all features start
-        return 10 * math.ceil(0.6 * math.sqrt(head.in_features))
-    return 16
+    start, least = head.auto_scale, float(head.scale_units[0])
+    own = f" --set head.scale_init={start:.0f}" if scale_init else ""
+    return TrainedScale(start, least, f"--set head.start=auto{own}")
 
 
 def _by_group(names: list[str], sums: Tensor, counts: Tensor) -> dict[str, float]:

@@ -17,7 +17,7 @@ STILL = 0.004  # a loss that falls by less from one window to the next stands st
 BLOWN_UP, FALLEN = 2.0, 0.9  # of the loss of equal logits; of the loss of chance
 USUAL_RATES = (0.01, 0.1)  # to fine-tune, and from scratch
 BOUND, GOOD_PART = 0.01, 0.2  # how near ρ is to 0 or 1, and of how many classes
-LOWEST_SCALE = 1.01  # a trained s stays above 1
+AT_THE_BOUND = 1.01  # times the least that a trained s can be
 HALF_RIGHT = 0.5  # of the training images; then what sits at a bound does little harm
 
 Line = Mapping[str, Any]
@@ -35,7 +35,7 @@ class Watched:
         warmup: epochs in which the rate still rises.
         lr: its highest rate.
         lr_key: the setting of that rate.
-        scale_init: a start of the head's s from which it learns; None where s is not trained.
+        scale: what is to know of the head's s; None where it is not trained.
     """
 
     name: str
@@ -45,7 +45,16 @@ class Watched:
     warmup: float
     lr: float
     lr_key: str
-    scale_init: int | None = None
+    scale: "TrainedScale | None" = None
+
+
+@dataclass(frozen=True)
+class TrainedScale:
+    """Where s should start, the least it can be, and the settings that start it there."""
+
+    start: float
+    least: float
+    remedy: str
 
 
 def symptom(stage: Watched, chance: Chance, lines: Sequence[Line]) -> tuple[str, str] | None:
@@ -142,10 +151,10 @@ def _remedy(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | None
         return f"the loss still falls: train longer, {epochs}"
     if chance.loss is not None and min(losses) < FALLEN * chance.loss:
         return f"the loss has been down at {min(losses):.4g}: {_smaller_rate(stage)}"
-    if stage.scale_init is not None and lines[-1]["scale"] < stage.scale_init / 2:
+    if stage.scale is not None and lines[-1]["scale"] < stage.scale.start / 2:
         return (
-            f"the scale of the logits, s = {lines[-1]['scale']:.3g}, is small: start it larger, "
-            f"--set head.scale_init={stage.scale_init}, or take --method softmax"
+            f"the scale of the logits, s = {lines[-1]['scale']:.3g}, is small: start it where the "
+            f"head learns, {stage.scale.remedy}, or take --method softmax"
         )
     key, rate = stage.lr_key, stage.lr
     return (
@@ -171,14 +180,16 @@ def _rho_at_a_bound(stage: Watched, chance: Chance, lines: Sequence[Line]) -> st
     return None
 
 
-def _scale_at_one(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | None:
-    if stage.scale_init is None or lines[-1]["scale"] > LOWEST_SCALE:
+def _scale_at_its_bound(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | None:
+    scale = stage.scale
+    if scale is None or lines[-1]["scale"] > AT_THE_BOUND * scale.least:
         return None
     if not _mostly_wrong(lines[-1]):
         return None
+    small = f", or start it where the head learns, {scale.remedy}" * (scale.least < scale.start / 2)
     return (
         f"the scale of the logits, s = {lines[-1]['scale']:.3g}, has fallen to its lower bound; "
-        f"{_smaller_rate(stage)}, or start it larger, --set head.scale_init={stage.scale_init}"
+        f"{_smaller_rate(stage)}{small}"
     )
 
 
@@ -196,5 +207,5 @@ RULES = (
     ("chance", _at_chance),
     ("chance", _not_moved),
     ("rho", _rho_at_a_bound),
-    ("scale", _scale_at_one),
+    ("scale", _scale_at_its_bound),
 )
