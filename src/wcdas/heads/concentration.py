@@ -44,9 +44,7 @@ class ConcentrationHead(AngularHead):
         init = FIRST.get(start, 0.0) if init is None else init
         first = _first(init)
         near = max(-FARTHEST, min(FARTHEST, first))
-        super().__init__(
-            in_features, num_classes, scale, scale_init, start, shape=self.shape(near)
-        )
+        super().__init__(in_features, num_classes, scale, scale_init, start, shape=self.shape(near))
         w_rho = torch.empty(1, num_classes if per_class else 1)
         if init == "he":
             nn.init.kaiming_normal_(w_rho)

@@ -9,7 +9,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors
 
 SMALL = 64  # pixels; up to here the CIFAR network, trained from scratch
 FINE_TUNED = "resnet50"
-UNMIXED = {"mixup": 0.0}  # a pretrained network is fine-tuned too shortly to learn from mixed images
+UNMIXED = {"mixup": 0.0}  # too few epochs of fine-tuning to learn from mixed images
 
 Table = dict[str, Any]
 
