@@ -4,14 +4,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-slow test-all lint docs bench clean
 
 demo: $(READY)  ## train on embedded long-tailed data and compare
 	$(BIN)/python examples/compare.py
 
-test: $(READY)  ## every test that can run here
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: $(READY)  ## the tests, in less than five minutes
+	$(PYTEST) -m "not slow"
+
+test-slow: $(READY)  ## those that take longer
+	$(PYTEST) -m slow
+
+test-all: $(READY)  ## every test that can run here
+	$(PYTEST)
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .

@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import wcdas
 
-# Workers side by side, with one thread each, here and in the processes that tests start.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Workers side by side, with one thread each, here and in the processes that tests start: what two
+# of them compute is the same to the last bit.
+os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 torch.set_num_threads(1)
+
+# The same examples everywhere, however long they take.
+settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 # These processes are forked from one that has imported what they need.
 FORKED = multiprocessing.get_context("forkserver")
@@ -30,8 +38,6 @@ FORKED.set_forkserver_preload(
         "torch.utils.tensorboard",
     ]
 )
-
-ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 
 Pictures = Callable[..., Path]
 
@@ -114,7 +120,7 @@ def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> w
     return wcdas.train(
         mixed_folder,
         "softmax",
-        settings={"epochs": 8, "lr": 0.01, "batch_size": 4},
+        settings={"epochs": 8, "lr": 0.01, "batch_size": 4, "backbone.name": "resnet8"},
         out=tmp_path_factory.mktemp("runs") / "mixed",
         device="cpu",
         workers=0,
@@ -124,19 +130,29 @@ def mixed_run(mixed_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> w
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
+    settings = {"epochs": 1, "backbone.name": "resnet8"}
     out = tmp_path_factory.mktemp("runs") / "digits"
-    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu")
+    return wcdas.train(settings=settings, out=out, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def patience() -> int:
+    """Milliseconds that a browser may take, on a machine with much else to do."""
+    return 600_000
 
 
 @pytest.fixture(scope="module")  # two at a time in one process are refused
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
+def browser(patience: int) -> Iterator[Any]:
+    from playwright.sync_api import expect, sync_playwright
 
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("needs chromium on the PATH")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        expect.set_options(timeout=patience)
+        launched = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"], timeout=patience
+        )
         yield launched
         launched.close()
 
@@ -152,7 +168,7 @@ def in_processes() -> Callable[..., None]:
         for child in children:
             child.start()
         for child in children:
-            child.join(120)
+            child.join(600)  # None, if it hangs
             assert child.exitcode == 0
 
     return run

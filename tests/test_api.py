@@ -10,7 +10,7 @@ import torch
 import wcdas
 from wcdas.errors import InputError
 
-ONE_EPOCH = {"epochs": 1}
+ONE_EPOCH = {"epochs": 1, "backbone.name": "resnet8"}
 
 
 def test_every_public_name_can_be_had():
@@ -44,9 +44,9 @@ def test_train_from_a_thread(tmp_path):
 
 def test_settings_as_a_table_or_as_lines(tmp_path):
     stage = "stages.representation"
-    table = {"epochs": 1, "data.imbalance": 10}
+    table = ONE_EPOCH | {"data.imbalance": 10}
     table |= {f"{stage}.schedule": "step", f"{stage}.milestones": [0.5]}
-    lines = ["epochs=1", "data.imbalance=10"]
+    lines = ["epochs=1", "backbone.name=resnet8", "data.imbalance=10"]
     lines += [f"{stage}.schedule=step", f"{stage}.milestones=[0.5]"]
     runs = [
         wcdas.train(
@@ -72,7 +72,7 @@ def test_a_text_that_looks_like_a_number_stays_one(tmp_path, pictures, monkeypat
 
 def test_the_method_comes_from_the_recipe_then_the_call_then_the_settings(tmp_path):
     recipe = tmp_path / "own.toml"
-    recipe.write_text('method = "softmax"\nepochs = 1\n')
+    recipe.write_text('method = "softmax"\nepochs = 1\nbackbone.name = "resnet8"\n')
     run = wcdas.train(recipe=recipe, out=tmp_path / "a", device="cpu", report=False)
     assert run.metrics["method"] == "softmax"
     run = wcdas.train(

@@ -14,39 +14,43 @@ import torch
 import wcdas
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+SHORT = {"epochs": 2, "backbone.name": "resnet8"}
+HELD = (str(Path(__file__).with_name("child.py")), "hold", "1", "0")  # after its first epoch
 
 
 def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "wcdas.cli", *arguments],
+        [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=cwd,
-        env=ENVIRONMENT,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
     )
 
 
 def test_stop_and_go_on(tmp_path):
     """Ctrl-C ends a run cleanly and says how to go on; the end is that of a run left alone."""
-    settings = ["--method", "softmax", "--set", "epochs=4", "--device", "cpu"]
-    stopped = start("train", *settings, "--out", "stopped", cwd=tmp_path)
+    values = (f"{key}={value}" for key, value in SHORT.items())
+    settings = ["--method", "softmax", "--no-report", "--device", "cpu", "--set", *values]
+    stopped = start(*HELD, "train", *settings, "--out", "stopped", cwd=tmp_path)
     log = tmp_path / "stopped" / "log.jsonl"
     while not (log.exists() and log.read_text()):
         assert stopped.poll() is None
         time.sleep(0.01)
     stopped.send_signal(signal.SIGINT)
-    _, said = stopped.communicate(timeout=60)
+    _, said = stopped.communicate()
     assert stopped.returncode == 130
     assert said == "wcdas: stopped; go on with: wcdas train --out stopped --resume\n"
 
-    resumed = start("train", "--out", "stopped", "--resume", cwd=tmp_path)
-    alone = start("train", *settings, "--out", "alone", cwd=tmp_path)
-    for process in (resumed, alone):
-        out, said = process.communicate(timeout=120)
-        assert (process.returncode, said) == (0, "")
-        assert "few (< 20)" in out
+    again = ["train", "--out", "stopped", "--resume", "--no-report"]
+    resumed = start("-m", "wcdas.cli", *again, cwd=tmp_path)
+    out, said = resumed.communicate()
+    assert (resumed.returncode, said) == (0, "")
+    assert "few (< 20)" in out
+    wcdas.train(
+        method="softmax", settings=SHORT, out=tmp_path / "alone", device="cpu", report=False
+    )
     first, second = (wcdas.load(tmp_path / name, "cpu") for name in ("stopped", "alone"))
     for name, value in first.classifier.state_dict().items():
         assert torch.equal(value, second.classifier.state_dict()[name]), name

@@ -3,13 +3,14 @@
 import contextlib
 import os
 import pty
-import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 
 import pytest
 
 import wcdas
+from wcdas import cli
 from wcdas.listing import KINDS, listing
 from wcdas.paper.run import list_claims
 
@@ -35,22 +36,32 @@ def test_a_method_says_what_it_is_and_where_it_is_from():
     assert not any("; —" in line for line in listing("methods"))
 
 
-def terminal_lines(columns: int, *command: str) -> Iterator[str]:
-    """What a command prints on a terminal."""
+def on_a_terminal(write: Callable[[], object], columns: int) -> list[str]:
+    """The lines that a terminal shows."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=theirs, env=environment)
-    os.close(theirs)
-    closed = contextlib.suppress(OSError)  # how Linux says that the other side is
-    with os.fdopen(ours, encoding="utf-8") as file, closed:
-        yield from (line.rstrip("\n") for line in file)
-    assert process.wait() == 0
+    seen: list[str] = []
+
+    def read() -> None:
+        closed = contextlib.suppress(OSError)  # how Linux says that the other side is
+        with os.fdopen(ours, encoding="utf-8") as file, closed:
+            seen.extend(line.rstrip("\n") for line in file)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        os.fdopen(theirs, "w", encoding="utf-8") as terminal,
+    ):
+        patch.setenv("COLUMNS", str(columns))
+        patch.setattr(sys, "stdout", terminal)
+        write()
+    reader.join()
+    return [line for line in seen if line]
 
 
-def test_a_terminal_gets_wrapped_lines_and_a_pipe_whole_ones():
-    command = (sys.executable, "-m", "wcdas.cli", "list", "methods")
-    shown = [line for line in terminal_lines(70, *command) if line]
-    assert shown == listing("methods", 70)
-    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert piped.splitlines() == listing("methods")
-    assert len(piped.splitlines()) == len(wcdas.list_methods())
+def test_a_terminal_gets_wrapped_lines_and_a_pipe_whole_ones(capsys):
+    assert on_a_terminal(lambda: cli._run(["list", "methods"]), 70) == listing("methods", 70)
+    assert cli._run(["list", "methods"]) == 0
+    piped = capsys.readouterr().out.splitlines()
+    assert piped == listing("methods")
+    assert len(piped) == len(wcdas.list_methods())

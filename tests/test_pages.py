@@ -1,5 +1,5 @@
 """Every block of code of every page is run, in a folder like a reader's; training takes one epoch,
-and writes a report where the page speaks of it.
+a sweep one seed, and the first run writes a report where the page speaks of it.
 
 `<!-- not run: REASON -->` above a block excuses it. The reasons are counted here, and the commands
 of such a block must exist all the same.
@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import shutil
 import socket
@@ -20,12 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 from PIL import Image
 from typer.main import get_command
 
 import wcdas
 from wcdas import cli
+from wcdas.report import report_on
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -61,16 +62,21 @@ def blocks(page: Path) -> list[Block]:
     ]
 
 
-def with_code() -> list[Path]:
-    return [
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def with_code() -> list[Any]:
+    pages = [
         page
         for page in PAGES
         if any(b.language not in NOT_CODE and b.reason is None for b in blocks(page))
     ]
-
-
-def named(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+    slow = {"docs/distributed.md", "docs/sweep.md"}  # interpreters, two at a time
+    return [
+        pytest.param(page, marks=[pytest.mark.slow] if named(page) in slow else [])
+        for page in pages
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -87,9 +93,8 @@ def reader(pictures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = sorted((home / "pictures").rglob("*.*"))
     lines = [f"{file.relative_to(home / 'pictures')} {file.parent.name}\n" for file in files]
     (home / "lists" / "train.txt").write_text("".join(lines))
-    wcdas.train(
-        home / "pictures", "softmax", settings={"epochs": 1}, out=home / "RUN", device="cpu"
-    )
+    settings = {"epochs": 1, "backbone.name": "resnet8"}
+    wcdas.train(home / "pictures", "softmax", settings=settings, out=home / "RUN", device="cpu")
     shutil.copytree(home / "RUN", home / "OTHER_RUN")
     return home
 
@@ -138,7 +143,9 @@ def _methods_as_before() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", with_code(), ids=named)
 def test_blocks_run(page: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
+    reports = iter([report_on] if "report.html" in page.read_text("utf-8") else [])
+    unwritten = lambda *given: None  # noqa: E731
+    monkeypatch.setattr("wcdas.api.report_on", lambda *given: next(reports, unwritten)(*given))
     names: dict[str, Any] = {"__name__": "__example__"}
     for block in blocks(page):
         if block.reason is not None or block.language in NOT_CODE:
@@ -152,21 +159,28 @@ def test_blocks_run(page: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert block.language == "sh", f"line {block.line}: ```{block.language}"
             for line in block.code.splitlines():
                 with monkeypatch.context() as environment:
-                    run_line(line, environment, report="report.html" in page.read_text("utf-8"))
+                    run_line(line, environment)
 
 
-def run_line(line: str, environment: pytest.MonkeyPatch, report: bool) -> None:
-    """A line as a shell would run it; `wcdas` runs in this process, which saves its imports."""
+def run_line(line: str, environment: pytest.MonkeyPatch) -> None:
+    """A line as a shell would run it; `wcdas` and examples run here, which saves their imports."""
     words = shlex.split(line, comments=True)
     while words and re.match(r"[A-Z_]+=", words[0]):
         name, _, value = words.pop(0).partition("=")
         environment.setenv(name, value)
     if not words:
         return
+    if words[:1] == ["python"] and words[1].startswith("examples/"):
+        environment.setattr(sys, "argv", words[1:])
+        with contextlib.redirect_stdout(io.StringIO()):
+            runpy.run_path(words[1], run_name="__main__")
+        return
     trains = re.search(r"\b(wcdas|wcdas\.cli) (train|sweep)\b", line)
-    shorter = [] if report or not trains or "--no-report" in words else ["--no-report"]
-    if trains and "--resume" not in words:
-        shorter += ["--set", "epochs=1"]
+    shorter = ["--set", "epochs=1"] if trains and "--resume" not in words else []
+    if trains and (trains[2] == "sweep" or words[0] != "wcdas"):  # other processes may be at work
+        shorter += ["--no-report"]
+    if trains and trains[2] == "sweep":
+        shorter += ["--seeds", "1"]
     if words[0] != "wcdas":
         command = " ".join([line.partition(" #")[0], *shorter])
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)

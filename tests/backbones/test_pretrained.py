@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -36,7 +35,17 @@ def silent_hub(monkeypatch):
             "HUGGINGFACE_CO_URL_TEMPLATE",
             address + "/{repo_id}/resolve/{revision}/{filename}",
         )
-        yield address
+        server.setblocking(False)
+        yield server
+
+
+def was_asked(server):
+    """Whether anyone has connected; the system takes a connection before `accept` does."""
+    try:
+        server.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -52,28 +61,26 @@ def test_the_cache_is_enough(cache, silent_hub, weights):
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
     safetensors.torch.save_file(weights, snapshot / "model.safetensors")
-    start = time.monotonic()
     backbone = create_backbone("resnet18", weights="pretrained")
-    assert time.monotonic() - start < 4, "the Hub was asked"
+    assert not was_asked(silent_hub)
     loaded = backbone.network.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in loaded.items())
     assert backbone.mean == (0.485, 0.456, 0.406)
 
 
-def test_a_silent_hub_is_left_after_five_seconds(cache, silent_hub):
-    start = time.monotonic()
+def test_a_silent_hub_is_left(cache, silent_hub, monkeypatch):
+    """After a time, which is short here."""
+    monkeypatch.setattr(answers, "__defaults__", (0.1,))
     with pytest.raises(WeightsUnavailable, match=r"'resnet18'.*cannot be reached") as error:
         create_backbone("resnet18", weights="pretrained")
-    assert time.monotonic() - start < 6
     assert "\n" not in str(error.value)
 
 
 def test_offline_mode_asks_nobody(cache, silent_hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    start = time.monotonic()
     with pytest.raises(WeightsUnavailable, match="HF_HUB_OFFLINE"):
         create_backbone("resnet18", weights="pretrained")
-    assert time.monotonic() - start < 4
+    assert not was_asked(silent_hub)
 
 
 @pytest.mark.parametrize("name", ["resnet32", "identity", "resnet10"])
@@ -87,12 +94,10 @@ def test_a_model_timm_has_no_weights_for(cache):
         create_backbone("regnetz_005", weights="pretrained")
 
 
-def test_a_closed_port_is_noticed_at_once():
+def test_a_closed_port_is_not_waited_for():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    start = time.monotonic()
-    assert not answers(f"http://127.0.0.1:{port}/", seconds=5)
-    assert time.monotonic() - start < 2
+    assert not answers(f"http://127.0.0.1:{port}/", seconds=1e6)
 
 
 @pytest.fixture
@@ -125,7 +130,8 @@ def hub(weights):
 def test_a_hub_that_serves(hub, weights, tmp_path):
     """In a child process: the address of the Hub is read when its client is imported."""
     code = (
-        "import sys, torch; from wcdas.backbones import create_backbone\n"
+        "import sys, torch; from wcdas.backbones import create_backbone, pretrained\n"
+        "pretrained.answers.__defaults__ = (300.0,)\n"
         "b = create_backbone('resnet18', weights='pretrained')\n"
         "torch.save(b.network.state_dict(), sys.argv[1])\n"
         "try: create_backbone('resnet34', weights='pretrained')\n"

@@ -112,7 +112,7 @@ def test_cdf_beyond_the_circle(distribution: CircularDistribution) -> None:
     assert (distribution.cdf(torch.tensor(5.0)) - 1).abs().max() < 1e-14
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(-20, 20), st.floats(-math.pi, math.pi), st.floats(-math.pi, math.pi))
 def test_cdf_never_falls(loc: float, first: float, second: float) -> None:
     low, high = f64(min(first, second)), f64(max(first, second))

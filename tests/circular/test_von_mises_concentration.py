@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import grad, vmap
 
@@ -39,7 +39,6 @@ def test_solution_and_slope(variance: float) -> None:
         np.testing.assert_allclose(slope.item(), float(exact_slope), rtol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-12, 1.0))
 def test_inverts_the_variance(variance: float) -> None:
     q = torch.tensor(variance, dtype=torch.float64)

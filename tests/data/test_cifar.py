@@ -192,6 +192,7 @@ def test_real_pixels_are_those_of_the_file(cifar100):
     assert torch.equal(cifar100.train.pixels[position], expected)
 
 
+@pytest.mark.slow
 @real_images
 def test_real_sets_are_nested(cifar100, monkeypatch):
     monkeypatch.setenv("WCDAS_DATA", str(SHARED))
@@ -203,6 +204,7 @@ def test_real_sets_are_nested(cifar100, monkeypatch):
         assert torch.equal(small, large[: len(small)])
 
 
+@pytest.mark.slow
 @real_images
 def test_real_cifar10():
     data = open_dataset("cifar10-lt", root=SHARED)
@@ -211,6 +213,7 @@ def test_real_cifar10():
     assert data.test_counts.tolist() == [500] * 10
 
 
+@pytest.mark.slow
 @real_images
 def test_real_counts_at_imbalance_50():
     assert len(open_dataset("cifar100-lt", root=SHARED, imbalance=50).train) == 12_608

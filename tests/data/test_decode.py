@@ -1,11 +1,10 @@
 import io
 import struct
-import time
 import zlib
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from wcdas.data.decode import check_image, extensions, open_image
 from wcdas.errors import InputError
@@ -106,11 +105,10 @@ def test_one_bit_black_and_white():
 
 @pytest.mark.parametrize("read", [check_image, lambda data: open_image(data, 3)])
 @pytest.mark.parametrize("side", [50_000, 12_000])
-def test_huge_pictures_are_refused_from_the_header(read, side):
-    start = time.perf_counter()
-    with pytest.raises(InputError, match=r"50000|12000|more than 100,000,000 pixels"):
+def test_huge_pictures_are_refused_from_the_header(read, side, monkeypatch):
+    monkeypatch.delattr(ImageFile.ImageFile, "load")  # which decodes
+    with pytest.raises(InputError, match=r"expected at most|more than 100,000,000 pixels"):
         read(png_header(side, side))
-    assert time.perf_counter() - start < 1
 
 
 def test_the_limit_on_pixels_is_exact():

@@ -89,7 +89,7 @@ def refused():
     return check
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(odd_run) -> Iterator[str]:
     """Of a server that takes files of at most 1 MB."""
     with serving(odd_run, "--limit", "1", "--abstain", "0.2") as found:
@@ -120,5 +120,5 @@ def serving(run: wcdas.Run, *options: str) -> Iterator[str]:
         assert line.endswith(" (stop with Ctrl-C)\n")
         yield line.split()[0]
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=600)
         assert (process.returncode, errors) == (0, "")

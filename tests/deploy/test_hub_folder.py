@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from functools import cache
 
 import pytest
 import timm
@@ -15,14 +16,16 @@ from wcdas.errors import WorkError
 
 
 @pytest.fixture(scope="module")
-def timm_run(tmp_path_factory):
-    """Makes a run with a backbone of timm."""
+def timm_run(pictures, tmp_path_factory):
+    """Makes a run with a backbone of timm, on a few pictures."""
+    folder = pictures(tmp_path_factory.mktemp("few") / "pictures", china=6, flower=4)
 
+    @cache
     def train(name: str, method: str, neck: str = "none") -> wcdas.Run:
         settings = {"epochs": 1, "backbone.name": name, "input_size": 32, "neck.name": neck}
         out = tmp_path_factory.mktemp("runs") / "run"
         return wcdas.train(
-            "digits-lt", method, settings=settings, out=out, device="cpu", report=False
+            folder, method, settings=settings, out=out, device="cpu", workers=0, report=False
         )
 
     return train
@@ -32,17 +35,15 @@ def timm_run(tmp_path_factory):
     ("name", "method"),
     [
         ("resnet18", "softmax"),
-        ("resnet18", "wcdas"),
         ("resnet18", "lws"),
         ("vit_tiny_patch16_224", "softmax"),
-        ("vit_tiny_patch16_224", "wcdas"),
-        ("convnext_atto", "softmax"),
+        ("convnext_atto", "wcdas"),
     ],
 )
-def test_timm_loads_the_folder(timm_run, name, method):
+def test_timm_loads_the_folder(timm_run, name, method, tmp_path):
     run = timm_run(name, method)
-    folder = wcdas.export(run, "hub").path
-    ours, inputs = wcdas.load(run, device="cpu"), torch.randn(3, 1, 32, 32)
+    folder = wcdas.export(run, "hub", tmp_path / "hub").path
+    ours, inputs = wcdas.load(run, device="cpu"), torch.randn(3, 3, 32, 32)
     network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     with torch.no_grad():
         got = network(inputs)
@@ -60,7 +61,7 @@ def test_timm_gets_the_features_before_the_neck(timm_run):
     """Also with a linear head: timm's model has no place for a neck."""
     run = timm_run("resnet18", "softmax", "batch-norm")
     folder = wcdas.export(run, "hub").path
-    ours, inputs = wcdas.load(run, device="cpu"), torch.randn(3, 1, 32, 32)
+    ours, inputs = wcdas.load(run, device="cpu"), torch.randn(3, 3, 32, 32)
     network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     with torch.no_grad():
         behind = ours.classifier.backbone.neck(network(inputs))
@@ -71,13 +72,13 @@ def test_timm_gets_the_features_before_the_neck(timm_run):
     assert "gives the features before the neck" in (folder / "README.md").read_text("utf-8")
 
 
-def test_timm_knows_the_preprocessing_and_the_names(timm_run, photographs):
+def test_timm_knows_the_preprocessing_and_the_names(timm_run, photographs, tmp_path):
     run = timm_run("resnet18", "softmax")
-    folder = wcdas.export(run, "hub").path
+    folder = wcdas.export(run, "hub", tmp_path / "hub").path
     network = timm.create_model(f"local-dir:{folder}", pretrained=True)
-    assert list(network.pretrained_cfg["label_names"]) == [str(digit) for digit in range(10)]
+    assert list(network.pretrained_cfg["label_names"]) == ["china", "flower"]
     transform = create_transform(**resolve_model_data_config(network))
-    picture = Image.fromarray(photographs["china"]).convert("L")
+    picture = Image.fromarray(photographs["china"])
     ours = run.model.preprocess(picture)
     torch.testing.assert_close(transform(picture), ours, rtol=0, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""`wcdas predict` in a process of its own, and `predict_files`."""
+"""`wcdas predict`, here and in a process of its own, and `predict_files`."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,18 @@ import torch
 from PIL import Image
 
 import wcdas
+from wcdas import cli
 
 
-def command(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "wcdas.cli", "predict", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"},
-    )
+@pytest.fixture
+def command(capsys):
+    """Runs `wcdas predict …` in this process."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        words = ["predict", *map(str, arguments)]
+        return subprocess.CompletedProcess(words, cli._run(words), *capsys.readouterr())
+
+    return run
 
 
 def test_probabilities_are_those_of_the_model(odd_run, odd_names, every_kind):
@@ -35,7 +37,7 @@ def test_probabilities_are_those_of_the_model(odd_run, odd_names, every_kind):
     for answer, row in zip(answers, probabilities, strict=True):
         got = {guess.name: guess.probability for guess in answer.top}
         expected = dict(zip(model.class_names, row.tolist(), strict=True))
-        assert got == pytest.approx(expected, abs=1e-6)
+        assert got == pytest.approx(expected, abs=1e-4)
         assert [g.probability for g in answer.top] == sorted(got.values(), reverse=True)
     counts = {guess.name: (guess.train_images, guess.group) for guess in answers[0].top}
     assert counts == dict(zip(odd_names, [(104, "many"), (24, "medium"), (6, "few")], strict=True))
@@ -52,11 +54,11 @@ def test_the_size_of_a_batch_and_bad_files_between_change_nothing(odd_run, every
     for first, second in zip(one, many, strict=True):
         assert first.error == second.error
         for a, b in zip(first.top, second.top, strict=True):
-            assert (a.name, a.probability) == (b.name, pytest.approx(b.probability, abs=1e-6))
+            assert (a.name, a.probability) == (b.name, pytest.approx(b.probability, abs=1e-4))
     assert sum(answer.error is not None for answer in one) == len(files)
 
 
-def test_bad_files_have_their_lines_and_the_rest_goes_on(odd_run, every_kind, tmp_path):
+def test_bad_files_have_their_lines_and_the_rest_goes_on(command, odd_run, every_kind, tmp_path):
     whole = (every_kind / "turned.jpg").read_bytes()
     (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.png").write_text("no picture")
@@ -82,13 +84,22 @@ def test_a_file_name_that_is_no_text(odd_run, every_kind, tmp_path):
     folder = os.fsencode(tmp_path)
     with open(folder + b"/\xff.jpg", "wb") as file:
         file.write((every_kind / "turned.jpg").read_bytes())
-    for form in ("text", "csv", "jsonl"):
-        done = command(odd_run.path, tmp_path, "--format", form)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert r"\udcff.jpg" in done.stdout
+    words = ["predict", str(odd_run.path), str(tmp_path), "--format"]
+    code = "import sys; from wcdas import cli; " + "; ".join(
+        f"assert cli._run([*sys.argv[1:], {form!r}]) == 0" for form in ("text", "csv", "jsonl")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count(r"\udcff.jpg") == 3
 
 
-def test_output_to_a_file(odd_run, odd_names, every_kind, tmp_path):
+def test_output_to_a_file(command, odd_run, odd_names, every_kind, tmp_path):
     out = tmp_path / "answers.csv"
     done = command(odd_run.path, every_kind, "--out", out, "--top", 2)
     count = len(list(every_kind.iterdir()))
@@ -106,8 +117,9 @@ def test_abstaining(odd_run, every_kind):
 
     plain = list(wcdas.predict_files(odd_run, every_kind, device="cpu"))
     best = sorted(answer.top[0].probability for answer in plain)
-    between = (best[3] + best[4]) / 2
-    assert answers(between).count(None) == 4
+    gap, low, high = max((b - a, a, b) for a, b in pairwise(best))
+    assert gap > 1e-3  # the widest, which no rounding closes
+    assert answers((low + high) / 2).count(None) == best.index(high)
     assert None not in answers(0)
     assert answers(1) == [None] * len(plain)
 
@@ -162,16 +174,17 @@ def test_a_model_of_features_takes_no_pictures(features, every_kind, tmp_path, r
         ("RUN KINDS --out no/folder.csv", "no/folder.csv cannot be written"),
     ],
 )
-def test_slips(odd_run, every_kind, tmp_path, arguments, said):
+def test_slips(command, odd_run, every_kind, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
     words = [{"RUN": odd_run.path, "KINDS": every_kind}.get(w, w) for w in arguments.split()]
-    done = command(*words, cwd=tmp_path)
+    done = command(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_replaced_only_if_asked(odd_run, every_kind, tmp_path):
+def test_a_file_is_replaced_only_if_asked(command, odd_run, every_kind, tmp_path):
     out, bad = tmp_path / "answers.jsonl", tmp_path / "bad.jpg"
     out.write_text("the last one")
     bad.write_text("no image")

@@ -13,15 +13,19 @@ NAME = 'it\'s "<img src=x onerror=alert(1)>".png'
 
 
 @pytest.fixture
-def page(browser, address) -> Iterator:
+def page(browser, address, patience) -> Iterator:
     """The page on a desktop; nothing in it may run, load from elsewhere or fail."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    context.set_default_timeout(patience)
     page = context.new_page()
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: (wrong.append("dialog"), dialog.dismiss()))
     elsewhere = lambda r: not r.url.startswith((address, "blob:", "data:"))  # noqa: E731
     page.on("request", lambda request: wrong.append(request.url) if elsewhere(request) else None)
+    # Before the page is there, so that the browser hands its dialogs over from then on.
+    page.choosers = []
+    page.on("filechooser", lambda chooser: page.choosers.append(chooser))
     page.goto(address)
     page.get_by_text("at most 1 MB").wait_for()
     yield page
@@ -40,11 +44,8 @@ def shown(page) -> list[str]:
 
 
 def wait(page, until: Callable[[], object]) -> None:
-    for _ in range(500):
-        if until():
-            return
+    while not until():
         page.wait_for_timeout(20)
-    raise AssertionError("it did not happen in ten seconds")
 
 
 def test_a_picture(page, picture, odd_run, odd_names):
@@ -115,9 +116,6 @@ def test_a_picture_that_is_dropped(page, picture):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_by_keyboard(page, picture, key):
-    choosers: list = []
-    page.on("filechooser", lambda chooser: choosers.append(chooser))
-    page.wait_for_timeout(500)  # the browser hands its dialogs over only after a while
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "theme"
     page.keyboard.press("Tab")
@@ -126,8 +124,8 @@ def test_by_keyboard(page, picture, key):
         page.locator("#drop").evaluate("field => getComputedStyle(field).outlineStyle") == "solid"
     )
     page.keyboard.press(key)
-    wait(page, lambda: choosers)
-    choosers[0].set_files(picture)
+    wait(page, lambda: page.choosers)
+    page.choosers[0].set_files(picture)
     shown(page)
 
 
@@ -140,13 +138,15 @@ def test_the_last_of_several_pictures_is_shown(page, every_kind):
     wait(page, lambda: len(held) == 2)
     held[1].continue_()
     page.locator("#name", has_text="rgba.png").wait_for()
-    held[0].continue_()
-    page.wait_for_timeout(300)
+    with page.expect_response("**/predict"):
+        held[0].continue_()
+    page.evaluate("fetch('/health').then((reply) => reply.json())")  # a reply that comes later yet
     assert page.locator("#name").inner_text() == "rgba.png"
 
 
-def test_a_model_that_is_unsure(browser, doubtful_address, picture):
+def test_a_model_that_is_unsure(browser, doubtful_address, picture, patience):
     page = browser.new_page()
+    page.set_default_timeout(patience)
     page.goto(doubtful_address)
     page.set_input_files("#file", picture)
     shown(page)

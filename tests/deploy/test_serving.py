@@ -3,8 +3,6 @@
 import io
 import json
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import zlib
@@ -15,6 +13,7 @@ import pytest
 from PIL import Image
 
 import wcdas
+from wcdas import cli
 
 
 def ask(address: str, body: bytes, **headers: str) -> tuple[int, dict]:
@@ -143,23 +142,18 @@ def test_it_listens_on_this_machine_alone(address):
         (["--prior", "nowhere"], "prior 'nowhere' is neither"),
     ],
 )
-def test_slips(odd_run, options, said):
-    done = serve(odd_run, "--port", "0", *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_slips(odd_run, capsys, options, said):
+    assert cli._run(["serve", str(odd_run.path), "--port", "0", *options]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert said in error
+    assert error.count("\n") == 1
 
 
-def test_a_port_in_use(odd_run):
+def test_a_port_in_use(odd_run, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = serve(odd_run, "--port", str(port))
-    assert done.returncode == 2
-    assert done.stderr == f"wcdas: port {port} is in use; choose another with --port\n"
-
-
-def serve(run: wcdas.Run, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "wcdas.cli", "serve", str(run.path), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert cli._run(["serve", str(odd_run.path), "--port", str(port)]) == 2
+    assert capsys.readouterr().err == f"wcdas: port {port} is in use; choose another with --port\n"

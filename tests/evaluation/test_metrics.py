@@ -1,7 +1,6 @@
 """Metrics against scikit-learn, torchmetrics and numbers counted by hand."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -161,18 +160,19 @@ def test_excluded_classes_are_allowed():
     assert np.isfinite(metrics["nll"])
 
 
-def test_8142_classes_in_two_seconds():
-    torch.manual_seed(0)
-    labels = torch.arange(8142)
-    logits = torch.randn(8142, 8142)
-    logits[labels[::2], labels[::2]] = 9.0
-    start = time.perf_counter()
+def test_what_is_said_of_8142_classes_is_short():
+    """Every other image is taken for the class after its own; no matrix of classes is written."""
+    labels = torch.arange(0, 8142, 8)
+    predicted = labels + torch.arange(len(labels)) % 2
+    logits = torch.zeros(len(labels), 8142).scatter_(1, predicted[:, None], 9.0)
     metrics = evaluate(logits, labels, torch.linspace(1000, 2, 8142).long())
-    text = json.dumps(metrics, allow_nan=False)
-    assert time.perf_counter() - start < 2
-    assert metrics["top1"] == pytest.approx(0.5, abs=1e-3)
-    assert len(metrics["confusion"]) <= 8142
-    assert len(text) < 3_000_000
+    assert metrics["top1"] == metrics["balanced_accuracy"] == 509 / 1018
+    assert metrics["never_predicted"] == 509
+    assert metrics["confusion"] == [
+        [label, guess, 1] for label, guess in zip(labels.tolist(), predicted.tolist(), strict=True)
+    ]
+    assert len(metrics["per_class"]) == 8142
+    assert len(json.dumps(metrics, allow_nan=False)) < 3_000_000
 
 
 @pytest.mark.parametrize(

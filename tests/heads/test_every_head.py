@@ -47,7 +47,7 @@ def test_first_and_second_derivatives(name, options, labelled):
     head = head_of(name, **options)
     if hasattr(head, "annealing"):
         head.annealing.fill_(1.5)
-    features, labels = batch()
+    features, labels = batch(size=3)
     parameters = {k: v for k, v in head.named_parameters() if v.requires_grad}
 
     def logits(x, *values):
@@ -117,7 +117,7 @@ def test_margins_lower_the_target_logit_alone(name):
 
 
 @pytest.mark.parametrize("name", ANGLE_ALONE)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(exponent=st.floats(-10, 10), to_weight=st.booleans())
 def test_scaling_features_or_weights_changes_nothing(name, exponent, to_weight):
     head = head_of(name)
@@ -131,7 +131,7 @@ def test_scaling_features_or_weights_changes_nothing(name, exponent, to_weight):
 
 
 @pytest.mark.parametrize("name", list_heads())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(5)))
 def test_permuting_classes_permutes_logits(name, order):
     head = head_of(name)

@@ -239,6 +239,7 @@ def test_compile_func_and_export_on_both_kernels(classes):
     torch.testing.assert_close(program.module()(features, labels), expected)
 
 
+@pytest.mark.slow
 def test_inductor_compiles_the_head():
     head = create_head("wcdas", 8, 30)
     features, labels = torch.randn(5, 8), torch.arange(5)
@@ -259,8 +260,8 @@ def test_training_separates_and_sharpens():
         optimizer.zero_grad()
         head.loss(features, labels).backward()
         optimizer.step()
-    assert head.loss(features, labels) < 0.2 * before
-    assert (head.concentration > 0.5).all()
+    assert head.loss(features, labels) < 0.2 * before  # 0.011 to 0.017 over ten seeds
+    assert (head.concentration > 0.5).all()  # from 0.75
     assert (head(features).argmax(1) == labels).all()
 
 

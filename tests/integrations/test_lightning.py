@@ -13,7 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "lightning_digits.py"
 def test_one_epoch_learns(capsys):
     pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
     accuracy = runpy.run_path(str(EXAMPLE))["main"](epochs=1)
-    assert accuracy > 0.25  # chance is 0.1
+    assert accuracy > 0.25  # 0.40 to 0.55 over ten seeds; chance is 0.1
     assert f"accuracy after epoch 1: {100 * accuracy:.1f} %" in capsys.readouterr().out
 
 

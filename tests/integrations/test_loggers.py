@@ -93,13 +93,15 @@ def wandb_records(run: Path) -> list:
 
 
 def test_wandb_offline(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="wandb is not installed")
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         train(out, ["wandb", Stop()])
+    wandb.teardown()  # as the end of a process does
     run = train(out, ["wandb"], resume=True)
+    wandb.teardown()
     records = wandb_records(out)
 
     started = [record.run for record in records if record.HasField("run")]

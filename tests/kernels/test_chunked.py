@@ -22,7 +22,7 @@ def inputs_of(batch, classes, features=7, seed=0):
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(1, 12),
     classes=st.integers(2, 40),

@@ -52,7 +52,7 @@ def plan():
     return plan_for(ResNet32(), torch.zeros(2, 3, 32, 32))
 
 
-@pytest.fixture(scope="module", params=["80", "90"])
+@pytest.fixture(scope="module", params=["90", pytest.param("80", marks=pytest.mark.slow)])
 def binary(request, plan, tmp_path_factory):
     """A file with the kernels for this compute capability, in a cache of its own."""
     folder = tmp_path_factory.mktemp("cache")

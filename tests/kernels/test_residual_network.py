@@ -13,7 +13,11 @@ from wcdas.backbones.resnet32 import ResNet32
 from wcdas.kernels import residual_network
 from wcdas.kernels.residual_network import can_run, fuse
 
-SHAPES = [(3, 2, (8, 8)), (1, 3, (6, 10)), (3, 2, (9, 7))]  # channels, images, size
+SHAPES = [  # channels, images, size
+    (1, 3, (6, 10)),
+    pytest.param(3, 2, (8, 8), marks=pytest.mark.slow),
+    pytest.param(3, 2, (9, 7), marks=pytest.mark.slow),
+]
 
 
 class OnAGpu(torch.Tensor):

@@ -107,7 +107,7 @@ def test_float32_follows_float64(variant, class_counts, logits, labels):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**16),
     magnitude=st.sampled_from([1e-3, 1.0, 50.0, 1e4]),
@@ -124,7 +124,7 @@ def test_finite_and_not_negative_at_any_magnitude(variant, seed, magnitude, labe
     assert z.grad.isfinite().all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(count=st.integers(1, 10**6), seed=st.integers(0, 2**16))
 @pytest.mark.parametrize(
     "variant",

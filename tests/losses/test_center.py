@@ -20,7 +20,7 @@ def moved_by_hand(centers, features, labels, alpha):
     return moved
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     labels=st.lists(st.integers(0, 3), min_size=1, max_size=12),
     alpha=st.sampled_from([0.1, 0.5, 1.0]),

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from wcdas.losses import ClassBalancedLoss, FocalLoss, class_balanced_weights
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     counts=st.lists(st.integers(1, 10**7), min_size=1, max_size=6),
     beta=st.sampled_from([0.0, 0.5, 0.9, 0.99, 0.9999, 1 - 1e-9, 1 - 1e-15]),

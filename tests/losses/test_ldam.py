@@ -27,7 +27,7 @@ def test_definition(max_margin, scale, class_counts, logits, labels):
     torch.testing.assert_close(loss(logits, labels), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(counts=st.lists(st.integers(1, 10**6), min_size=2, max_size=20))
 def test_margins_grow_as_counts_fall(counts):
     margins = LDAMLoss(counts).margins

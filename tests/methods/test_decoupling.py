@@ -17,7 +17,11 @@ from wcdas.methods.tau_norm import TAUS, choose_tau
 from wcdas.training.method import StageStart
 from wcdas.training.model import Classifier
 
-SHORT = {"stages.representation.epochs": 2, "evaluate_every": 9}
+SHORT = {
+    "stages.representation.epochs": 2,
+    "evaluate_every": 9,
+    "backbone.name": "resnet8",
+}
 
 
 def head_of(run):

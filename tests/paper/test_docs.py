@@ -1,13 +1,15 @@
 """The page on the paper says what the checks find."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from wcdas.paper import CLAIMS
-from wcdas.paper.claim import Setting
+from wcdas.paper.claim import Finding
 
+Found = Callable[[Callable[..., Finding]], Finding]
 PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 THEORY = re.compile(r"equation|theorem|corollary|algorithm|figure-[1236]$")
 
@@ -28,5 +30,5 @@ def test_every_theory_claim_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CLAIMS if THEORY.match(name)])
-def test_verdict_of_the_page(name: str, setting: Setting) -> None:
-    assert rows()[name] == CLAIMS[name].check(setting).verdict
+def test_verdict_of_the_page(name: str, found: Found) -> None:
+    assert rows()[name] == found(CLAIMS[name].check).verdict

@@ -22,19 +22,20 @@ from wcdas.paper.equations import (
     softmax,
 )
 
+Found = Callable[[Callable[..., Finding]], Finding]
 HOLDS, CORRECTED, REFUTED = Verdict.HOLDS, Verdict.CORRECTED, Verdict.REFUTED
 TO_CORRECT = (16, 18, 19, 21, 27, 33, 37, 46)
 REFUTED_ONES = (9, 11, 30, 31, 35, 36, 47)
 
 
 @pytest.mark.parametrize("number", range(1, 52))
-def test_verdict(number: int, setting: Setting) -> None:
+def test_verdict(number: int, found: Found) -> None:
     expected = HOLDS
     if number in TO_CORRECT:
         expected = CORRECTED
     elif number in REFUTED_ONES:
         expected = REFUTED
-    finding = CLAIMS[f"equation-{number}"].check(setting)
+    finding = found(CLAIMS[f"equation-{number}"].check)
     assert finding.verdict == expected
     assert finding.sentence
     assert all(np.isfinite(value) for value in finding.numbers.values())
@@ -86,9 +87,13 @@ FLIPS = [
     ("check", "changed", "verdict"), FLIPS, ids=[f"{c.__module__}.{c.__name__}" for c, *_ in FLIPS]
 )
 def test_verdict_turns(
-    check: Callable[..., Finding], changed: dict[str, object], verdict: Verdict, setting: Setting
+    check: Callable[..., Finding],
+    changed: dict[str, object],
+    verdict: Verdict,
+    setting: Setting,
+    found: Found,
 ) -> None:
-    assert check(setting).verdict != verdict
+    assert found(check).verdict != verdict
     assert check(setting, **changed).verdict == verdict
 
 

@@ -1,5 +1,6 @@
 """Figures 1, 2, 3 and 6: their verdicts follow their inputs, and their images are whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,18 @@ import torch
 from PIL import Image
 
 from wcdas.paper import CLAIMS, figure_1, figure_2, figure_3, figure_6
-from wcdas.paper.claim import Setting, Verdict
+from wcdas.paper.claim import Finding, Setting, Verdict
+
+Found = Callable[[Callable[..., Finding]], Finding]
 
 
-def test_figure_1_follows_the_kernels(setting: Setting) -> None:
-    assert figure_1.check(setting).verdict == Verdict.HOLDS
+def test_figure_1_follows_the_kernels(setting: Setting, found: Found) -> None:
+    assert found(figure_1.check).verdict == Verdict.HOLDS
     assert figure_1.check(setting, concentrations=(0.6, 0.6)).verdict == Verdict.REFUTED
 
 
-def test_figure_2_follows_the_rule(setting: Setting) -> None:
-    finding = figure_2.check(setting)
+def test_figure_2_follows_the_rule(setting: Setting, found: Found) -> None:
+    finding = found(figure_2.check)
     assert finding.verdict == Verdict.CORRECTED
     assert finding.numbers["cells that change with the number of terms"] == 0
     corrected = figure_2.check(
@@ -61,8 +64,8 @@ def test_figure_2_against_draws(mean: float, spread: float) -> None:
     assert rows[f"{spread:g}"][cell[1]] == ("C" if least(1) < least(2) else "N")
 
 
-def test_figure_3_follows_the_angles(setting: Setting) -> None:
-    assert figure_3.check(setting).verdict == Verdict.HOLDS
+def test_figure_3_follows_the_angles(setting: Setting, found: Found) -> None:
+    assert found(figure_3.check).verdict == Verdict.HOLDS
     assert figure_3.check(setting, near=40.0).verdict == Verdict.REFUTED
     assert figure_3.check(setting, far=5.0).verdict == Verdict.REFUTED
 
@@ -77,8 +80,8 @@ def test_gradient_is_the_difference_quotient() -> None:
     torch.testing.assert_close(figure_3.gradient(rho, angle), quotient, rtol=1e-7, atol=1e-9)
 
 
-def test_figure_6_follows_the_pair(setting: Setting) -> None:
-    assert figure_6.check(setting).verdict == Verdict.CORRECTED
+def test_figure_6_follows_the_pair(setting: Setting, found: Found) -> None:
+    assert found(figure_6.check).verdict == Verdict.CORRECTED
     assert figure_6.check(setting, pair=(0.0, 0.0)).verdict == Verdict.HOLDS
 
 
@@ -86,8 +89,8 @@ NAMES = ["figure-1", "figure-2", "figure-3", "figure-6", "theorem-1", "theorem-2
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_cut_off(name: str, setting: Setting) -> None:
-    (svg,) = CLAIMS[name].check(setting).figures
+def test_nothing_is_cut_off(name: str, found: Found) -> None:
+    (svg,) = found(CLAIMS[name].check).figures
     assert svg.read_text("utf-8").rstrip().endswith("</svg>")
     image = np.asarray(Image.open(Path(svg).with_suffix(".png")).convert("L"))
     edges = [image[:4], image[-4:], image[:, :4], image[:, -4:]]

@@ -87,14 +87,30 @@ def many_classes(digits_run: wcdas.Run, tmp_path_factory: pytest.TempPathFactory
         folder.log({key: value for key, value in line.items() if key != "rho_by_class"})
     metrics = evaluate(logits, labels, counts, names)
     folder.write_metrics({"method": "wcdas", "dataset": "many", "temperature": 1.0} | metrics)
-    report_on(folder.path, head, features, logits, dataset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wcdas.report.feature_map.ITERATIONS", 250)
+        patch.setattr("wcdas.report.figures.draw", lambda *given: None)
+        report_on(folder.path, head, features, logits, dataset)
     return folder.path
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def figures() -> None:
+    """Asked for by tests that look at figures."""
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing them takes most of a page's time; the runs above have theirs."""
+    if "figures" not in request.fixturenames:
+        monkeypatch.setattr("wcdas.report.figures.draw", lambda *given: None)
+
+
+@pytest.fixture
+def page(browser: Browser, patience: int) -> Iterator[Page]:
     """A page on a desktop that fails the test at any error, dialog or request to the network."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    context.set_default_timeout(patience)
     made = context.new_page()
     problems: list[str] = []
     made.on("pageerror", lambda error: problems.append(str(error)))

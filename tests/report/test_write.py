@@ -25,6 +25,7 @@ from wcdas.report.record import read_record
 from wcdas.report.settings import beside_told, differing
 
 ONE_EPOCH = {"epochs": 1}
+SMALL = ONE_EPOCH | {"backbone.name": "resnet8"}
 
 
 @pytest.fixture
@@ -219,7 +220,7 @@ def test_a_report_that_fails_does_not_cost_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr("wcdas.api.report_on", fail)
     console = Console(record=True, width=500)
     out = tmp_path / "a run"
-    run = wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", console=console)
+    run = wcdas.train(settings=SMALL, out=out, device="cpu", console=console)
     assert run.metrics["test_images"] == 500
     told = [line for line in console.export_text().splitlines() if "the report" in line]
     assert told == [
@@ -231,11 +232,12 @@ def test_a_report_that_fails_does_not_cost_the_run(tmp_path, monkeypatch):
 
 
 def test_without_a_report(tmp_path):
-    run = wcdas.train(settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", report=False)
+    run = wcdas.train(settings=SMALL, out=tmp_path / "run", device="cpu", report=False)
     assert not any((run.path / name).exists() for name in ("report.html", "report.json", "figures"))
     assert write_report(run) == run.path / "report.html"
 
 
+@pytest.mark.usefixtures("figures")
 def test_several_runs_on_one_page(odd_run, odd_softmax, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = write_report(odd_softmax, odd_run)
@@ -285,7 +287,7 @@ def test_the_command(digits_run, copy, tmp_path, capsys):
 def test_a_folder_of_runs_is_answered_with_a_command(digits_run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sweep = wcdas.sweep(
-        methods="softmax,crt", seeds=1, settings={"epochs": 1}, out="my sweep", device="cpu",
+        methods="softmax,crt", seeds=1, settings=SMALL, out="my sweep", device="cpu",
         report=False,
     )  # fmt: skip
     assert cli._run(["report", str(sweep.path)]) == 2

@@ -31,7 +31,7 @@ def stop_when() -> Callable[[Callable[[], object]], None]:
 
     def stop(condition: Callable[[], object]) -> None:
         def wait() -> None:
-            end = time.monotonic() + 120
+            end = time.monotonic() + 600  # no test waits for ever
             while not condition() and time.monotonic() < end:
                 time.sleep(0.002)
             os.kill(os.getpid(), signal.SIGINT)

@@ -5,13 +5,14 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import wcdas
 from wcdas.errors import InputError, InterruptedRunError
 from wcdas.methods import METHODS
-from wcdas.sweeps.children import Child, side_by_side
+from wcdas.sweeps.children import Child, side_by_side, train_command
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun
 
@@ -50,12 +51,13 @@ def test_reasons(work):
 def test_two_at_a_time_share_the_threads(work, tmp_path):
     work(
         "import os, pathlib, time\n"
-        "place = pathlib.Path(here, f'at-work-{seed}')\n"
+        "place, here = pathlib.Path(here, f'at-work-{seed}'), pathlib.Path(here)\n"
         "place.touch()\n"
-        "time.sleep(0.2)\n"
-        "others = len(list(pathlib.Path(here).glob('at-work-*')))\n"
+        "(here / f'came-{seed}').touch()\n"
+        "while not (here / f'came-{seed ^ 1}').exists(): time.sleep(0.01)  # 0 and 1, 2 and 3\n"
+        "others = len(list(here.glob('at-work-*')))\n"
         "threads = os.environ['OMP_NUM_THREADS']\n"
-        "pathlib.Path(here, f'seen-{seed}').write_text(f'{others} {threads}')\n"
+        "(here / f'seen-{seed}').write_text(f'{others} {threads}')\n"
         "place.unlink()\n"
     )
     seen = [(tmp_path / f"seen-{run.seed}").read_text().split() for run in RUNS]
@@ -76,7 +78,7 @@ ENDS_WHEN_ASKED = (
 def test_a_child_that_outlives_its_parent_keeps_the_folder(tmp_path):
     folder = SweepFolder(tmp_path)
     with folder.claimed() as claim:
-        child = Child([sys.executable, "-c", "import time; time.sleep(60)"], 1, claim)
+        child = Child([sys.executable, "-c", "import time; time.sleep(3600)"], 1, claim)
     with pytest.raises(InputError, match="are still at work; wait for them"), folder.claimed():
         pass
     child.stop(signal.SIGTERM)
@@ -128,15 +130,24 @@ def test_a_method_that_a_script_registers_is_refused(sweep, tmp_path, monkeypatc
             assert not (tmp_path / "sweep").exists()
 
 
-def test_stopped_and_resumed_side_by_side(tmp_path, stop_when):
+def held(*given):
+    """The command of a run that waits, after its first epoch, until it is asked to stop."""
+    python, _, _, *arguments = train_command(*given)
+    return [python, Path(__file__).parents[1] / "child.py", "hold", "1", "0", *arguments]
+
+
+@pytest.mark.slow
+def test_stopped_and_resumed_side_by_side(tmp_path, stop_when, monkeypatch):
     """The end is that of runs one after the other with as many threads."""
     out, names = tmp_path / "side by side", ["softmax-s0", "wcdas-s0"]
-    options = {"methods": "softmax,wcdas", "seeds": 1, "settings": {"epochs": 2}}
-    options |= {"device": "cpu", "report": False}
+    options = {"methods": "softmax,wcdas", "seeds": 1, "device": "cpu", "report": False}
+    options["settings"] = {"epochs": 2, "backbone.name": "resnet8"}
     log = out / "wcdas-s0" / "log.jsonl"
     stop_when(lambda: log.exists() and log.read_bytes())
+    monkeypatch.setattr("wcdas.sweeps.run.train_command", held)
     with pytest.raises(InterruptedRunError) as stopped:
         wcdas.sweep(out=out, parallel=2, **options)
+    monkeypatch.undo()
     assert str(stopped.value) == f"stopped; go on with: wcdas sweep --out '{out}' --resume"
     assert list((out / "wcdas-s0" / "checkpoint").iterdir())
     assert not (out / "wcdas-s0" / "metrics.json").exists()

@@ -14,13 +14,14 @@ RUNS = [SweepRun("softmax", seed) for seed in range(5)]
 
 def test_every_run_ends_and_no_more_than_asked_for_are_at_work():
     at_work, most = set(), []
-    lock = threading.Lock()
+    lock, first_two = threading.Lock(), threading.Barrier(2)
 
     def train(run, interrupt):
         with lock:
             at_work.add(run)
             most.append(len(at_work))
-        threading.Event().wait(0.05)
+        if run in RUNS[:2]:
+            first_two.wait(600)
         with lock:
             at_work.remove(run)
         if run.seed == 2:
@@ -40,13 +41,13 @@ def test_a_stop_reaches_all_runs():
     began = threading.Barrier(3)
 
     def train(run, interrupt):
-        began.wait(10)
+        began.wait(600)
         while not interrupt.requested:
             threading.Event().wait(0.01)
         raise InterruptedRunError("stopped")
 
     work = in_threads(RUNS, 2, train)
-    stopper = threading.Thread(target=lambda: (began.wait(10), _interrupt()))
+    stopper = threading.Thread(target=lambda: (began.wait(600), _interrupt()))
     stopper.start()
     with pytest.raises(InterruptedRunError):
         list(work)

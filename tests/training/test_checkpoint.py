@@ -95,7 +95,7 @@ def test_a_failed_write_keeps_the_file_before(tmp_path, monkeypatch):
 def test_a_run_goes_on_from_what_is_whole(whole, tmp_path, written, monkeypatch):
     """The newest checkpoints of a real run are damaged, its end removed; it ends the same."""
     monkeypatch.setattr(stage_run, "EPOCH_SECONDS", -1)  # one for every epoch
-    settings = {"epochs": 2, "evaluate_every": 2}
+    settings = {"epochs": 2, "evaluate_every": 2, "backbone.name": "resnet8"}
     run, other = tmp_path / "run", tmp_path / "other"
     for path in (run, other):
         wcdas.train(out=path, method="softmax", settings=settings, device="cpu", report=False)

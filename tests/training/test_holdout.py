@@ -52,4 +52,4 @@ def test_the_temperature_is_fitted_and_stored(fraction, tmp_path):
     metrics = json.loads((run.path / "metrics.json").read_text())
     assert metrics["temperature"] == info.temperature
     assert metrics["held_out"] == (48 if fraction else 0)  # a fifth of the 240 training samples
-    assert info.temperature > 1.5 if fraction else info.temperature == 1.0
+    assert info.temperature > 1.5 if fraction else info.temperature == 1.0  # 9 to 20, ten seeds

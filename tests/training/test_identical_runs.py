@@ -8,6 +8,7 @@ import torch
 import wcdas
 
 SETTINGS = {"epochs": 2, "evaluate_every": 2, "stages.representation.mixup": 0.4}
+SETTINGS |= {"backbone.name": "resnet8"}
 
 
 @pytest.fixture

@@ -1,15 +1,15 @@
 """A run that is killed and resumed ends as if nothing had happened, bit for bit."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
-EPOCHS = 3, 4
+CHILD = Path(__file__).parents[1] / "child.py"
+EPOCHS = 2, 3
 SETTINGS = [
     f"stages.representation.epochs={EPOCHS[0]}",
     f"stages.classifier.epochs={EPOCHS[1]}",
@@ -18,6 +18,10 @@ SETTINGS = [
 ]
 TRAIN = ("train", "--no-report", "--out")
 EVERY_STEP, EVERY_EPOCH = 0.0, 1e9
+# Epochs logged before, and the step: inside both stages, and where the second begins.
+STAGE_1, BETWEEN, STAGE_2 = (1, 3), (EPOCHS[0], 0), (EPOCHS[0] + 1, 5)
+KILLED = [("kill", *STAGE_1), ("kill", *BETWEEN), ("kill", *STAGE_2)]
+TORN = [("tear", *STAGE_1), ("tear", *BETWEEN), ("tear", *STAGE_2)]
 
 DEFERRED = f"""
 [backbone]
@@ -43,30 +47,18 @@ def deferred(tmp_path):
     return ["--method", "softmax", "--recipe", file]
 
 
-def moments(run, written):
-    """Conditions that hold inside the first stage, between the stages, and inside the second."""
-
-    def logged(low, high):
-        return lambda: low <= len(written.log(run)) <= high
-
-    first, second = EPOCHS
-    return {
-        "stage 1": logged(1, first - 1),
-        "between": logged(first, first),
-        "stage 2": logged(first + 1, first + second - 1),
-    }
-
-
-def kill_and_resume(run, arguments, start, written, checkpoint_seconds, seed):
-    """Kill a run at a random moment in stage 1, between the stages and in stage 2."""
-    pause = random.Random(seed)
+def kill_and_resume(run, arguments, start, killed, checkpoint_seconds):
+    """Kill a run in stage 1, where stage 2 begins, and inside it."""
     again = []
-    for moment, reached in moments(run, written).items():
-        child = start(*TRAIN, run, *arguments, *again, checkpoint_seconds=checkpoint_seconds)
-        child.wait_for(reached)
-        if moment != "between":
-            time.sleep(pause.uniform(0, 0.04))
-        child.process.kill()
+    for happens in killed:
+        child = start(
+            *TRAIN,
+            run,
+            *arguments,
+            *again,
+            checkpoint_seconds=checkpoint_seconds,
+            happens=happens,
+        )
         assert child.status() == -9, child.output.read_text()
         again = ["--resume"]
     child = start(*TRAIN, run, "--resume", checkpoint_seconds=checkpoint_seconds)
@@ -74,72 +66,68 @@ def kill_and_resume(run, arguments, start, written, checkpoint_seconds, seed):
 
 
 @pytest.mark.parametrize(
-    ("method", "settings", "checkpoint_seconds"),
+    ("method", "settings", "checkpoint_seconds", "killed"),
     [
-        ("wcdas-meta", ["stages.classifier.sampler_options.lr=0.3"], EVERY_STEP),
-        ("wcdas", ["stages.representation.ema=0.9", "stages.classifier.ema=0.8"], EVERY_STEP),
+        (
+            "wcdas-meta",
+            [
+                "stages.representation.ema=0.9",
+                "stages.classifier.ema=0.8",
+                "stages.classifier.sampler_options.lr=0.3",
+            ],
+            EVERY_STEP,
+            TORN,
+        ),
         (
             "wcdas",
             ["stages.representation.mixup=0.4", "stages.classifier.head=fresh"],
             EVERY_EPOCH,
+            KILLED,
         ),
     ],
-    ids=["meta", "ema", "mixup"],
+    ids=["meta and ema", "mixup"],
 )
-def test_killed_and_resumed(method, settings, checkpoint_seconds, tmp_path, start, written):
+def test_killed_and_resumed(method, settings, checkpoint_seconds, killed, tmp_path, start, written):
     arguments = ["--method", method, "--set", *SETTINGS, *settings]
     whole = start(*TRAIN, tmp_path / "whole", *arguments)
+    kill_and_resume(tmp_path / "killed", arguments, start, killed, checkpoint_seconds)
     assert whole.status() == 0, whole.output.read_text()
-    kill_and_resume(tmp_path / "killed", arguments, start, written, checkpoint_seconds, method)
     written.assert_same(tmp_path / "killed", tmp_path / "whole")
 
 
 def test_a_continued_optimizer_survives(deferred, tmp_path, start, written):
     whole = start(*TRAIN, tmp_path / "whole", *deferred)
+    kill_and_resume(tmp_path / "killed", deferred, start, KILLED, EVERY_STEP)
     assert whole.status() == 0, whole.output.read_text()
-    kill_and_resume(tmp_path / "killed", deferred, start, written, EVERY_STEP, 1)
     written.assert_same(tmp_path / "killed", tmp_path / "whole")
     rates = [line["lr"] for line in written.log(tmp_path / "whole")]
-    assert rates[2:] == sorted(rates[2:], reverse=True)  # one cosine, after its warm-up
+    assert rates[1:] == sorted(rates[1:], reverse=True)  # one cosine, after its warm-up
     assert rates[-1] < 0.01 * max(rates)
 
 
-def test_the_command_line_killed_and_resumed(tmp_path, written, monkeypatch):
-    """As a user has it: a new interpreter, epoch checkpoints only, killed in every part."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-    def command(run, *more):
-        arguments = [sys.executable, "-m", "wcdas.cli", "train", "--out", run, *more]
-        return subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-
-    whole = command(tmp_path / "whole", "--set", *SETTINGS)
-    killed = tmp_path / "killed"
-    again = ["--set", *SETTINGS]
-    for reached in moments(killed, written).values():
-        with command(killed, *again) as child:
-            while not reached():
-                assert child.poll() is None, child.communicate()
-                time.sleep(0.002)
-            child.kill()
-        assert child.returncode == -9
-        again = ["--resume"]
-    with command(killed, "--resume") as child:
-        text = child.communicate()[0]
-    assert child.returncode == 0, text
-    assert whole.wait(60) == 0
-    whole.stdout.close()
-    written.assert_same(killed, tmp_path / "whole")
+@pytest.mark.slow
+def test_the_command_line_killed_and_resumed(tmp_path, written):
+    """As a user has it: a new interpreter, epoch checkpoints only, killed in the second stage."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    given = ["--method", "softmax", "--set", "epochs=1", "--out"]
+    commands = [
+        [*("-m", "wcdas.cli", "train"), *given, whole],
+        [CHILD, "kill", "0", "3", "train", *given, killed],
+        [*("-m", "wcdas.cli", "train"), "--out", killed, "--resume"],
+    ]
+    for command, status in zip(commands, (0, -9, 0), strict=True):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+    written.assert_same(killed, whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_and_resumed(number, tmp_path, start, written):
-    arguments = ["--set", *SETTINGS]
+    arguments = ["--method", "softmax", "--set", "epochs=2", "backbone.name=resnet8"]
     whole = start(*TRAIN, tmp_path / "whole", *arguments)
     run = tmp_path / "stopped"
-    child = start(*TRAIN, run, *arguments)
-    child.wait_for(lambda: len(written.log(run)) == 1)
+    child = start(*TRAIN, run, *arguments, happens=("hold", 1, 3))
+    child.wait_for(lambda: written.log(run))
     os.kill(child.process.pid, number)
     assert child.status() == 130
     assert f"stopped; go on with: wcdas train --out {run} --resume" in child.output.read_text()
@@ -151,7 +139,8 @@ def test_stopped_and_resumed(number, tmp_path, start, written):
 
 def test_a_finished_run_resumes_to_its_table(tmp_path, start):
     run = tmp_path / "run"
-    assert start(*TRAIN, run, "--set", "epochs=1").status() == 0
+    settings = ["--set", "epochs=1", "backbone.name=resnet8"]
+    assert start(*TRAIN, run, *settings).status() == 0
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*") if file.is_file()}
     again = start(*TRAIN, run, "--resume")
     assert again.status() == 0
