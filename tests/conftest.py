@@ -132,7 +132,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> wcdas.Run:
     """One epoch a stage of wcdas on digits-lt: trained for equally frequent classes."""
     settings = {"epochs": 1, "backbone.name": "resnet8"}
     out = tmp_path_factory.mktemp("runs") / "digits"
-    return wcdas.train(settings=settings, out=out, device="cpu")
+    return wcdas.train("digits-lt", "wcdas", settings=settings, out=out, device="cpu")
 
 
 @pytest.fixture(scope="session")

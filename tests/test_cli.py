@@ -17,7 +17,7 @@ from PIL import Image
 import wcdas
 from wcdas import cli
 
-EPOCHS = ["--no-report", "--set", "stages.representation.epochs=1", "stages.classifier.epochs=1"]
+EPOCHS = ["--no-report", "--set", "epochs=1"]
 
 
 class Outcome(NamedTuple):
@@ -122,14 +122,14 @@ def test_unreadable_images_are_skipped_and_counted(command, pictures, tmp_path):
     status, out, err = command("train", folder, "--skip-bad", "--workers", 0, *EPOCHS)
     assert (status, err) == (0, "")
     assert "bad images left out (2): china/2.jpg" in out
-    run = Path("runs/x-wcdas-s0-1")
+    run = Path("runs/x-wcdas-prior-s0-1")
     assert f"\n{run}\n" in out
     # Neither a resumed run nor an evaluation has to be told again.
     (run / "metrics.json").unlink()
     assert command("train", "--out", run, "--resume", "--workers", 0).status == 0
     assert command("evaluate", run).status == 0
     # Nor has the run that is made of its run.toml, with the command of the page or of the card.
-    again = "wcdas train --recipe runs/x-wcdas-s0-1/run.toml --out NEW_FOLDER"
+    again = "wcdas train --recipe runs/x-wcdas-prior-s0-1/run.toml --out NEW_FOLDER"
     assert again in (run / "report.html").read_text()
     assert command(*again.split()[1:], "--workers", 0, "--no-report").status == 0
     assert command("export", run, "--format", "card", "--out", "card.md").status == 0
@@ -218,19 +218,21 @@ def test_output_folders(refused, command, tmp_path):
         ("--set head.inti=1", "'inti'; did you mean 'init'"),
         ("--set head.init=[1]", "head: "),
         ("--set stages.represent.lr=1", "'represent'; did you mean 'representation'"),
-        ("--set stages.classifier.epoch=1", "did you mean 'stages.classifier.epochs'"),
-        ("--set stages.classifier.loss=focall", "unknown loss 'focall'; did you mean 'focal'"),
-        ("--set stages.classifier.sampler=clas", "did you mean 'class-aware'"),
+        ("--method crt --set stages.classifier.epoch=1", "did you mean 'stages.classifier.epochs'"),
+        ("--method crt --set stages.classifier.loss=focall", "'focall'; did you mean 'focal'"),
+        ("--method crt --set stages.classifier.sampler=clas", "did you mean 'class-aware'"),
         (
             "--method balms --set stages.classifier.sampler_options.lr=-1",
             "stage classifier: sampler_options.lr is -1; expected a number above 0",
         ),
         ("--method ride --set options.experts=100000", "options.experts is 100000; expected 2 to"),
         ("--method sade --set options.width=0", "options.width is 0; expected above 0"),
-        ("--set mixup=0.2", "did you mean 'stages.representation.mixup' or 'stages.classifier.m"),
-        ("--set stages.classifier.augment=stron", "did you mean 'strong'"),
-        ("--set stages.classifier.head=foo", "unknown head 'foo'"),
-        ("--set stages.classifier.lr=-1", "stages.classifier.lr is -1.0; expected above 0"),
+        ("--set mixup=0.2", "did you mean 'stages.representation.mixup'?"),
+        ("--method crt --set mixup=0.2", "'stages.representation.mixup' or 'stages.clas"),
+        ("--set stages.classifier.lr=1", "unknown stage of wcdas-prior 'classifier'; known: repr"),
+        ("--method crt --set stages.classifier.augment=stron", "did you mean 'strong'"),
+        ("--method crt --set stages.classifier.head=foo", "unknown head 'foo'"),
+        ("--method crt --set stages.classifier.lr=-1", "classifier.lr is -1.0; expected above 0"),
         ("--set epochs=1.5", "epochs is 1.5; expected a whole number"),
         ("--set lr=fast", "lr is 'fast'; expected a number"),
         ("--set lr=inf", "lr is inf"),

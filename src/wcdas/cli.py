@@ -153,7 +153,7 @@ def train(
       wcdas train ~/pictures --seed 1
       wcdas train cifar100-lt --set data.imbalance=50 epochs=100
       wcdas train --method softmax --set stages.representation.lr=0.05
-      wcdas train --out runs/digits-lt-wcdas-s0-1 --resume
+      wcdas train --out runs/digits-lt-wcdas-prior-s0-1 --resume
       wcdas train --log tensorboard,wandb
     """
     from wcdas.api import train as train_run
@@ -235,7 +235,7 @@ def sweep(
     \b
     Examples:
       wcdas sweep digits-lt --methods softmax,wcdas --seeds 3
-      wcdas sweep ~/pictures --methods softmax,wcdas,wcdas-prior --parallel 2
+      wcdas sweep ~/pictures --methods softmax,wcdas-prior --parallel 2
       wcdas sweep cifar100-lt --methods wcdas,wcdas-meta --set epochs=100
       wcdas sweep --methods softmax,wcdas --log tensorboard,mlflow
       wcdas sweep --out runs/digits-lt-sweep-1 --resume
@@ -304,7 +304,7 @@ def evaluate(
 
     \b
     Examples:
-      wcdas evaluate runs/digits-lt-wcdas-s0-1 --per-class
+      wcdas evaluate runs/digits-lt-wcdas-prior-s0-1 --per-class
       wcdas evaluate RUN --data ~/other-pictures
       wcdas evaluate RUN --prior train
       wcdas evaluate RUN --logit-adjustment 1 --json
@@ -493,8 +493,8 @@ def report(
 
     \b
     Examples:
-      wcdas report runs/digits-lt-wcdas-s0-1 --open
-      wcdas report runs/digits-lt-softmax-s0-1 runs/digits-lt-wcdas-s0-1
+      wcdas report runs/digits-lt-wcdas-prior-s0-1 --open
+      wcdas report runs/digits-lt-softmax-s0-1 runs/digits-lt-wcdas-prior-s0-1
     """
     from wcdas.report import write_report
 
@@ -523,7 +523,7 @@ def embed(
 
     \b
     Examples:
-      wcdas embed runs/digits-lt-wcdas-s0-1
+      wcdas embed runs/digits-lt-wcdas-prior-s0-1
       wcdas embed RUN ~/pictures --out features.parquet
       wcdas train features.parquet
     """

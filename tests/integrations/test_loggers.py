@@ -25,9 +25,8 @@ class Stop(wcdas.Callback):
 
 
 def train(out: Path, callbacks, **options) -> wcdas.Run:
-    return wcdas.train(
-        settings=TWO_EPOCHS, out=out, device="cpu", callbacks=callbacks, **options, report=False
-    )
+    options |= {"out": out, "device": "cpu", "callbacks": callbacks, "report": False}
+    return wcdas.train("digits-lt", "wcdas", settings=TWO_EPOCHS, **options)
 
 
 def log(out: Path) -> list[dict]:
@@ -45,7 +44,7 @@ def scalars(folder: Path) -> dict[str, dict[int, float]]:
 
 def test_tensorboard_is_on_by_default(tmp_path):
     out = tmp_path / "run"
-    wcdas.train(settings=TWO_EPOCHS, out=out, device="cpu", report=False)
+    wcdas.train("digits-lt", "wcdas", settings=TWO_EPOCHS, out=out, device="cpu", report=False)
     found = scalars(out / "tensorboard")
     assert found["loss"] == pytest.approx({i: line["loss"] for i, line in enumerate(log(out))})
     assert found["test/top1"][3] == pytest.approx(log(out)[3]["test"]["top1"])

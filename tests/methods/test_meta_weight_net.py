@@ -76,11 +76,11 @@ def test_the_gradient_by_finite_differences(head):
     for (name, values), slope in zip(theta.items(), gradient, strict=True):
         for i in torch.linspace(0, values.numel() - 1, 7).long().unique():
             ends = []
-            for step in (1e-4, -1e-4):
+            for step in (1e-5, -1e-5):
                 moved = {n: v.clone() for n, v in theta.items()}
                 moved[name].view(-1)[i] += step
                 ends.append(meta_loss(model, moved, lr))
-            numeric = (ends[0] - ends[1]) / 2e-4
+            numeric = (ends[0] - ends[1]) / 2e-5
             assert slope.view(-1)[i].item() == pytest.approx(numeric, rel=1e-4, abs=1e-9)
             checked += abs(numeric) > 1e-7
     assert checked > 5

@@ -111,9 +111,9 @@ def test_it_is_told_and_is_part_of_the_recipe(features, tmp_path, capsys):
     options = {"device": "cpu"}
     settings = {"epochs": 1} | LINEAR
     run = wcdas.train(
-        features, settings=settings, out=tmp_path / "wcdas", console=Console(), **options
+        features, settings=settings, out=tmp_path / "run", console=Console(), **options
     )
-    assert "wcdas: identity with neck linear and head wcdas, cpu" in capsys.readouterr().out
+    assert "wcdas-prior: identity with neck linear and head wcdas, cpu" in capsys.readouterr().out
     assert "identity with neck linear and head wcdas" in (run.path / "report.html").read_text()
     recipe, necks = run.path / "run.toml", {}
     for name, given in {

@@ -340,7 +340,7 @@ def own_run(features, tmp_path_factory):
     """A run with settings of its own, in a folder that a shell has to quote."""
     settings = QUICK | {"head.init": -1.0, "stages.classifier.ema": 0.5}
     out = tmp_path_factory.mktemp("advised") / "a run"
-    return wcdas.train(features, settings=settings, seed=3, out=out, device="cpu").path
+    return wcdas.train(features, "wcdas", settings=settings, seed=3, out=out, device="cpu").path
 
 
 @every_rule

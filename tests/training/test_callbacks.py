@@ -28,7 +28,8 @@ class Diary(wcdas.Callback):
 
 
 def train(out, *callbacks):
-    return wcdas.train(settings=ONE_EPOCH, out=out, device="cpu", callbacks=callbacks, report=False)
+    options = {"out": out, "device": "cpu", "callbacks": callbacks, "report": False}
+    return wcdas.train("digits-lt", "wcdas", settings=ONE_EPOCH, **options)
 
 
 def test_a_run_is_told_from_start_to_end(tmp_path):

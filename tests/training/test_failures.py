@@ -33,7 +33,7 @@ def test_the_last_good_checkpoint_is_kept(tmp_path, start, written):
     """The first stage goes well; the second one's rate is far too high."""
     run = tmp_path / "run"
     settings = ["epochs=2", "stages.classifier.lr=1e30"]
-    child = start("train", "--out", run, "--set", *settings)
+    child = start("train", "--method", "wcdas", "--out", run, "--set", *settings)
     assert child.status() == 1, child.output.read_text()
     assert "stage classifier, epoch 1, step" in child.output.read_text()
     assert f"; checkpoints from before are kept in {run}; start" in child.output.read_text()
@@ -71,7 +71,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk(small_disk, tmp_path, start, written):
     train = ("train", "--no-report", "--out")
-    arguments = ["--set", "stages.representation.epochs=2", "stages.classifier.epochs=2"]
+    arguments = ["--method", "wcdas", "--set", "epochs=2"]
     whole = start(*train, tmp_path / "whole", *arguments)
     run, filler = small_disk / "run", small_disk / "filler"
     filler.write_bytes(bytes(9_500_000))  # a checkpoint of 3.8 MB fits, two do not
@@ -123,7 +123,7 @@ def own_features(features, tmp_path):
 def unfinished(own_features, tmp_path):
     """A run on features whose model has not been written yet."""
     run = wcdas.train(
-        own_features, settings=FAST, out=tmp_path / "run", device="cpu", report=False
+        own_features, "wcdas", settings=FAST, out=tmp_path / "run", device="cpu", report=False
     ).path
     (run / "model.safetensors").unlink()
     return run

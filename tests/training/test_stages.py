@@ -40,7 +40,9 @@ def one_step(trainer):
 
 
 def weights(model):
-    return {name: value.clone() for name, value in model.state_dict().items()}
+    """All that a stage may change: the units of s and ρ stay as they are."""
+    state = model.state_dict()
+    return {name: value.clone() for name, value in state.items() if "_unit" not in name}
 
 
 @pytest.mark.parametrize("parts", [2, 3, 32, 50])
@@ -113,7 +115,7 @@ def test_mixup_reaches_the_loss(make_trainer, digits, loss):
 
 def decayed(**options):
     """w_ρ and weight of a WCDAS head after a step without any gradient."""
-    head = create_head("wcdas", 4, 3, init=1.0)
+    head = create_head("wcdas", 4, 3, init=1.0, start="paper")
     model = Classifier(create_backbone("identity", channels=4), head)
     weight = head.weight.detach().clone()
     optimizer = create_optimizer(model, Stage(lr=0.5, weight_decay=0.1, **options))
@@ -232,8 +234,9 @@ def test_a_fresh_head(make_trainer):
     new = trainer.model.head
     assert new is not old
     assert type(new) is type(old)
-    assert new.w_rho.eq(0).all()
-    assert not old.w_rho.eq(0).all()
+    first = create_head("wcdas", new.in_features, new.num_classes)
+    assert new.w_rho.equal(first.w_rho)
+    assert not old.w_rho.equal(first.w_rho)
     again = make_trainer("wcdas", **stages)
     again._enter(1)
     assert again.model.head.weight.equal(new.weight)  # its own seed, whatever came before
@@ -336,7 +339,8 @@ def test_accuracy_and_angle_in_the_log_are_those_of_the_weights(make_trainer, wr
     counts = trainer.class_counts[train.labels]
     few = own[counts < 20].mean()
     assert line["angle"]["few"] == pytest.approx(float(few), rel=1e-4)
-    assert line["rho"] == pytest.approx({"many": 0.5, "medium": 0.5, "few": 0.5})
+    start = 1 / (1 + math.e)  # σ(−1)
+    assert line["rho"] == pytest.approx({"many": start, "medium": start, "few": start})
     assert line["rho_by_class"] == pytest.approx(head.concentration.tolist())
     assert line["scale"] == pytest.approx(float(head.scale.detach()))
 

@@ -26,7 +26,7 @@ class Model:
     """A classifier with its class names, preprocessing, temperature and prior.
 
     Example:
-        model = wcdas.load("runs/digits-lt-wcdas-s0-1")
+        model = wcdas.load("runs/digits-lt-wcdas-prior-s0-1")
         probabilities = model.predict(["a.png", "b.png"])
     """
 

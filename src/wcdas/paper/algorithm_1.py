@@ -26,7 +26,7 @@ def printed_loss(x: Tensor, w: Tensor, w_rho: Tensor, labels: Tensor, scale: flo
 def check(setting: Setting, scale_in_softmax: bool = False) -> Finding:
     """Loss and gradients of the printed lines against the head's, with and without s in line 8."""
     random = torch.Generator().manual_seed(0)
-    head = WCDASHead(FEATURES, CLASSES, scale=SCALE).double()
+    head = WCDASHead(FEATURES, CLASSES, scale=SCALE, start="paper").double()
     x = torch.randn(IMAGES, FEATURES, generator=random, dtype=torch.float64)
     labels = torch.randint(CLASSES, (IMAGES,), generator=random)
     loss = head.loss(x, labels)

@@ -110,7 +110,7 @@ def resolve(
         _merge(table, _spread(layer, table["stages"]))
     for name in settings.get("stages", {}):
         if name not in table["stages"]:
-            raise InputError(str(unknown("stage", name, table["stages"])))
+            raise InputError(str(unknown(f"stage of {method}", name, table["stages"])))
     _drop_options_of_another(table, settings)
     _merge(table, _spread(settings, table["stages"]))
     _check_options(table["options"], hooks.options, method)

@@ -32,7 +32,7 @@ def check_12(setting: Setting, factor: float = 2.0) -> Finding:
 
 def check_13(setting: Setting, start: float = 1.5) -> Finding:
     """The head's concentration against 1/(1 + e^{−w}) for w_ρ = start, and is it inside (0, 1)?"""
-    head = WCDASHead(4, 3, init=start).double()
+    head = WCDASHead(4, 3, init=start, start="paper").double()
     w_rho, rho = head.w_rho.detach(), head.concentration.detach()
     difference = gap(1 / (1 + torch.exp(-w_rho)), rho)
     inside = bool(((rho > 0) & (rho < 1)).all())
