@@ -1,4 +1,4 @@
-"""How well a head learns from its start: linear, cosine and wcdas, over widths, class counts,
+"""How well a head learns from its start: linear, cosine, wndas and wcdas, over widths, class counts,
 optimizers, rates and kinds of features.
 
     python benchmarks/head_start.py [--weights FILE --data ROOT] [--large] [--device cuda]
@@ -38,6 +38,7 @@ HEADS: dict[str, Callable[[int, int], Any]] = {
     "linear": lambda d, c: wcdas.create_head("linear", d, c),
     "cosine, s = 30": lambda d, c: wcdas.create_head("cosine", d, c, scale=30.0),
     "cosine": lambda d, c: wcdas.create_head("cosine", d, c),
+    "wndas": lambda d, c: wcdas.create_head("wndas", d, c),
     "wcdas": lambda d, c: wcdas.create_head("wcdas", d, c),
     "wcdas, paper's start": lambda d, c: wcdas.create_head("wcdas", d, c, start="paper"),
 }
