@@ -7,6 +7,7 @@ from pathlib import Path
 import wcdas
 from wcdas.data import OPTIONS
 from wcdas.recipes import list_recipes
+from wcdas.recipes.settings import DEFAULT_METHOD
 from wcdas.training.config import (
     Annealing,
     AugmentConfig,
@@ -66,7 +67,7 @@ def test_keys_of_a_run():
         | keys(SelectionConfig, "selection.")
     )
     assert table("Keys of a run") == plain | nested | {
-        "method": "wcdas",
+        "method": DEFAULT_METHOD,
         "head.name": "the method's",
     }
 

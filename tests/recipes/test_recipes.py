@@ -177,7 +177,10 @@ def test_the_table_of_a_run_is_a_recipe(method):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["stages.clasifier.lr=1"], "unknown stage 'clasifier'; did you mean 'classifier'"),
+        (
+            ["stages.clasifier.lr=1"],
+            "unknown stage of wcdas 'clasifier'; did you mean 'classifier'",
+        ),
         (["epoch=3"], "unknown key 'epoch'"),
         (["stages.classifier.epoch=3"], "did you mean 'stages.classifier.epochs'"),
         (["epochs=0"], "epochs is 0; expected at least 1"),
