@@ -1,5 +1,5 @@
-"""How well a head learns from its start: linear, cosine, wndas and wcdas, over widths, class counts,
-optimizers, rates and kinds of features.
+"""How well a head learns from its start: linear, cosine, wndas and wcdas, over widths, class
+counts, optimizers, rates and kinds of features.
 
     python benchmarks/head_start.py [--weights FILE --data ROOT] [--large] [--device cuda]
 

@@ -179,7 +179,7 @@ def test_the_table_of_a_run_is_a_recipe(method):
     [
         (
             ["stages.clasifier.lr=1"],
-            "unknown stage of wcdas 'clasifier'; did you mean 'classifier'",
+            "stage of wcdas 'clasifier'; did you mean 'classifier'",
         ),
         (["epoch=3"], "unknown key 'epoch'"),
         (["stages.classifier.epoch=3"], "did you mean 'stages.classifier.epochs'"),
