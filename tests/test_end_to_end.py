@@ -29,6 +29,7 @@ def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 def test_stop_and_go_on(tmp_path):
     """Ctrl-C ends a run cleanly and says how to go on; the end is that of a run left alone."""
     values = (f"{key}={value}" for key, value in SHORT.items())

@@ -66,15 +66,17 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+QUICK = ("README.md", "docs/start.md", "docs/train.md", "docs/use-a-head.md", "docs/heads/wcdas.md")
+
+
 def with_code() -> list[Any]:
     pages = [
         page
         for page in PAGES
         if any(b.language not in NOT_CODE and b.reason is None for b in blocks(page))
     ]
-    slow = {"docs/distributed.md", "docs/sweep.md"}  # interpreters, two at a time
     return [
-        pytest.param(page, marks=[pytest.mark.slow] if named(page) in slow else [])
+        pytest.param(page, marks=[] if named(page) in QUICK else [pytest.mark.slow])
         for page in pages
     ]
 

@@ -34,7 +34,10 @@ def nvrtc_is_here():
         return False
 
 
-pytestmark = pytest.mark.skipif(not nvrtc_is_here(), reason="needs NVRTC")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not nvrtc_is_here(), reason="needs NVRTC"),
+]
 
 
 def cuobjdump():
@@ -52,7 +55,7 @@ def plan():
     return plan_for(ResNet32(), torch.zeros(2, 3, 32, 32))
 
 
-@pytest.fixture(scope="module", params=["90", pytest.param("80", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["90", "80"])
 def binary(request, plan, tmp_path_factory):
     """A file with the kernels for this compute capability, in a cache of its own."""
     folder = tmp_path_factory.mktemp("cache")

@@ -343,6 +343,7 @@ def own_run(features, tmp_path_factory):
     return wcdas.train(features, "wcdas", settings=settings, seed=3, out=out, device="cpu").path
 
 
+@pytest.mark.slow
 @every_rule
 def test_commands_repeat_the_run_with_one_thing_changed(
     rule, speaks, silenced, own_run, tmp_path, monkeypatch
