@@ -23,7 +23,7 @@ from wcdas.evaluation import result_table
 from wcdas.heads import Head
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
-from wcdas.recipes import resolve
+from wcdas.recipes import list_recipes, resolve
 from wcdas.recipes.automatic import automatic
 from wcdas.recipes.effect import check_effect, check_effect_on_features
 from wcdas.recipes.places import place, placed, short
@@ -369,7 +369,7 @@ def _configure(
     kind: str,
     skip_bad: bool,
 ) -> tuple[Config, list[str]]:
-    chosen: Table = {}
+    chosen: Table = {"weights": ""} if dataset.name in list_recipes() else {}
     for layer in layers:
         chosen |= layer.get("backbone", {})
     table, notes = automatic(dataset, kind, chosen)

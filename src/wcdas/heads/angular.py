@@ -17,8 +17,8 @@ Scale = Literal["trainable"] | float
 class AngularHead(Head):
     """z_j = s·similarity(cos θ_j), with s fixed or trainable as s = u·(softplus(k·w_s) + 1).
 
-    A trainable s starts where the head learns, at any width and class count; `wcdas.heads.start`
-    has the equations. In the paper u = k = 1.
+    A trainable s starts where the head learns; `wcdas.heads.start` has the equations. In the paper
+    u = k = 1.
 
     Args:
         in_features: length of a feature vector.

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from wcdas.heads.angular import AngularHead, Scale
 from wcdas.heads.start import Shape, Start
-from wcdas.names import unknown
 
 Init = float | Literal["he", "xavier"]
 FIRST: dict[Start, float] = {"auto": -1.0, "paper": 0.0}  # where σ⁻¹(ρ) starts
@@ -26,7 +25,7 @@ class ConcentrationHead(AngularHead):
         scale: "trainable", or a number that stays fixed.
         scale_init: where a trainable s starts, in place of where `start` has it.
         per_class: one w_ρ for every class, or one for all of them.
-        start: "auto", where the head learns at any width and class count, or "paper".
+        start: "auto", where the head learns, or "paper".
     """
 
     concentration_unit: Tensor
@@ -81,8 +80,6 @@ def _first(init: Init) -> float:
     """The number that w_ρ starts at, or around."""
     if init in ("he", "xavier"):
         return 0.0
-    if isinstance(init, str):
-        raise unknown("init", init, ("he", "xavier"))
-    if not math.isfinite(init):
-        raise ValueError(f"init is {init}; expected a finite number, 'he' or 'xavier'")
+    if not isinstance(init, (int, float)) or not math.isfinite(init):
+        raise ValueError(f"init is {init!r}; expected a finite number, 'he' or 'xavier'")
     return float(init)

@@ -1,4 +1,4 @@
-"""Where a head with a trainable scale starts, so that it learns at any width, class count and rate.
+"""Where a head with a trainable scale starts, so that it learns at other widths and rates, too.
 
 Let f(cos θ) be what the scale s multiplies, f' its slope at a right angle and Δf = f(1) − f(0) its
 rise from there to the class's own direction. Features and weights start at right angles, give or
@@ -64,7 +64,7 @@ def scale_start(
 
 def check_start(start: str) -> None:
     if start not in ("auto", "paper"):
-        raise unknown("start", start, ("auto", "paper"))
+        raise unknown("start", str(start), ("auto", "paper"))
 
 
 def sigmoid(x: float) -> float:

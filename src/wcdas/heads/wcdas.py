@@ -14,8 +14,8 @@ CHUNKED_FROM = 2_000  # classes; below, autograd is as fast and has second deriv
 class WCDASHead(ConcentrationHead):
     """z_j = s·(1 − ρ_j²) / (2π(1 + ρ_j² − 2ρ_j cos θ_j)), with a ρ of every class.
 
-    It starts where it learns, whatever the width, the number of classes and the rate;
-    `start="paper"` is the paper's own start.
+    It starts where it learns, at whatever width and class count; `start="paper"` is the paper's own
+    start.
 
     `loss` takes the target column apart, so that its gradient stays exact at small angles and for
     ρ near 1. From 2,000 classes on it has first derivatives only, and needs one matrix of

@@ -16,6 +16,7 @@ from typing import Any
 from wcdas.errors import InputError
 from wcdas.methods import METHODS, find_method
 from wcdas.names import unknown
+from wcdas.recipes.automatic import FINE_TUNING
 from wcdas.training.config import Config, build
 from wcdas.training.schedule import planned
 
@@ -101,7 +102,10 @@ def resolve(
     table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     own = shipped.pop("methods", {}).get(method, {})
-    for layer in (automatic, shipped, own):
+    layers = [automatic, shipped, own]
+    if shipped and any(layer.get("backbone", {}).get("weights") for layer in given):
+        layers.append(FINE_TUNING)  # shipped recipes train from scratch
+    for layer in layers:
         _drop_options_of_another(table, layer)
         _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given

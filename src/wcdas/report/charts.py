@@ -107,6 +107,8 @@ def learning_chart(record: Record) -> Chart | None:
         if any(value is not None for value in values):
             series.append(Series(f"test, {group}", "line", colour, [at for at, _ in tests], values))
     told = "Accuracy while training. The last epoch is the result, whatever came before."
+    if any(s.get("mixup") or s.get("cutmix") for s in record.run["stages"].values()):
+        told += " Training images are mixed two by two, and one of the two labels counts."
     axes = Axis("epoch", low=0), PERCENT
     return Chart("learning", "Accuracy while training", told, *axes, series, marks)
 
