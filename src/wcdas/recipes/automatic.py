@@ -30,7 +30,7 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
-        stage = {"batch_size": 64}
+        stage = {"lr": 0.01, "batch_size": 64}
         stages = {"representation": stage | {"epochs": 60}, "classifier": stage | {"epochs": 20}}
         return table | {"backbone": {"name": "identity"}, "stages": stages}, []
     small = dataset.input_size <= SMALL
