@@ -52,10 +52,9 @@ def test_all_share_the_representation_of_softmax(tmp_path):
 
 def test_crt_starts_from_a_fresh_classifier(on_pixels):
     """After a step of nearly nothing its weights are those of a new layer, not the trained ones."""
-    trained = head_of(on_pixels("softmax", epochs=8))
-    fresh = head_of(
-        on_pixels("crt", **{"stages.representation.epochs": 8, "stages.classifier.lr": 1e-12})
-    )
+    trained = head_of(on_pixels("softmax", epochs=8, lr=0.2))
+    settings = {"stages.representation.epochs": 8, "lr": 0.2, "stages.classifier.lr": 1e-12}
+    fresh = head_of(on_pixels("crt", **settings))
     assert fresh.weight.abs().max() <= 1 / 8 + 1e-6  # 1/√64, as nn.Linear starts
     assert trained.weight.abs().max() > 2 / 8
     bias = trained.bias
