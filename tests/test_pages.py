@@ -66,7 +66,7 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-QUICK = ("README.md", "docs/start.md", "docs/train.md", "docs/use-a-head.md", "docs/heads/wcdas.md")
+QUICK = ("README.md", "docs/start.md", "docs/use-a-head.md", "docs/heads/wcdas.md")
 
 
 def with_code() -> list[Any]:

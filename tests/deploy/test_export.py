@@ -20,8 +20,8 @@ from wcdas.errors import WorkError
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Every kind of head, several experts, and a corrected weight.
-METHODS = ["wndas", "lws", "gaussian-affinity", "ride"]
-MORE = ["softmax", "angular-softmax", "tau-norm", "sade-wcdas", "t-vmf", "l-softmax"]
+METHODS = ["wndas", "lws", "gaussian-affinity"]
+MORE = ["ride", "softmax", "angular-softmax", "tau-norm", "sade-wcdas", "t-vmf", "l-softmax"]
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["wcdas", "sade"])
+@pytest.mark.parametrize("method", ["wcdas", pytest.param("sade", marks=pytest.mark.slow)])
 def test_a_neck_is_part_of_the_file(method, features, tmp_path):
     settings = {"epochs": 1, "neck.name": "linear", "neck.features": 24}
     run = wcdas.train(

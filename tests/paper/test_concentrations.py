@@ -27,6 +27,8 @@ from wcdas.paper.label_awareness import (
 )
 from wcdas.paper.tables.protocols import STAND_IN
 
+pytestmark = pytest.mark.slow
+
 PLACE = Place(STAND_IN, 100, epochs=3)
 TWO = {name: CONDITIONS[name] for name in (AS_IN_THE_PAPER, "w_ρ starts at 2")}
 TAIL, HEAD, UNCLEAR = Correlation(-0.9, 0.001), Correlation(0.9, 0.001), Correlation(-0.3, 0.4)

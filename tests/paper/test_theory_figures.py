@@ -20,6 +20,7 @@ def test_figure_1_follows_the_kernels(setting: Setting, found: Found) -> None:
     assert figure_1.check(setting, concentrations=(0.6, 0.6)).verdict == Verdict.REFUTED
 
 
+@pytest.mark.slow
 def test_figure_2_follows_the_rule(setting: Setting, found: Found) -> None:
     finding = found(figure_2.check)
     assert finding.verdict == Verdict.CORRECTED

@@ -71,6 +71,7 @@ def test_another_method_is_trained_alike(run, features, tmp_path):
     assert back["head"]["name"] == "linear"
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_methods_as_a_run_was(run, tmp_path):
     options = {"seeds": 1, "recipe": run, "device": "cpu", "report": False}
     swept = wcdas.sweep(methods="softmax,wcdas", out=tmp_path / "sweep", **options).path

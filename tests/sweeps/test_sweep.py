@@ -112,6 +112,7 @@ def test_every_run_is_followed_by_its_own_loggers(sweep, tmp_path, monkeypatch):
         assert not (done.path / name / "tensorboard").exists()
 
 
+@pytest.mark.slow
 def test_loggers_of_runs_in_processes_of_their_own(sweep, tmp_path):
     done = sweep("softmax", seeds=2, parallel=2, out=tmp_path / "board")
     assert len(list(done.path.glob("*/tensorboard"))) == 2

@@ -16,6 +16,8 @@ from wcdas.paper.tables.protocols import of_cell, of_stand_in, protocol
 from wcdas.paper.tables.training import folder, run_folders, train
 from wcdas.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 ONE_EPOCH = {"stages.representation.epochs": 1, "stages.classifier.epochs": 1}
 TABLE = PrintedTable(
     "table-0",
