@@ -7,7 +7,7 @@ of the one behind it; cuDNN's, in benchmark mode, is the convolution alone. The 
 read or written once at the bandwidth given, in TB/s. The launches are those of one step, with its
 maps; each is timed as twenty of them in a CUDA graph, so small maps may stay in the cache. Last
 comes the whole network, forward and backward, as one CUDA graph. To tune:
-`wcdas/kernels/residual_plan.py`.
+`wcdas/backbones/resnet32_gpu/plan.py`.
 """
 
 import argparse
@@ -25,12 +25,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from wcdas.backbones.resnet32 import ResNet32
-from wcdas.kernels.kernel import Kernel, kernels_on
-from wcdas.kernels.residual_function import Launch, Network
-from wcdas.kernels.residual_network import fuse, layers, plan_for
-from wcdas.kernels.residual_network import run as run_kernels
-from wcdas.kernels.residual_plan import ACTIVATION, NORMALISED, PLAIN, RELU_NORM, Layer, Plan
-from wcdas.kernels.streams import Beside
+from wcdas.backbones.resnet32_gpu.function import Launch, Network
+from wcdas.backbones.resnet32_gpu.kernel import Kernel, kernels_on
+from wcdas.backbones.resnet32_gpu.network import fuse, layers, plan_for
+from wcdas.backbones.resnet32_gpu.network import run as run_kernels
+from wcdas.backbones.resnet32_gpu.plan import ACTIVATION, NORMALISED, PLAIN, RELU_NORM, Layer, Plan
+from wcdas.streams import Beside
 
 CALLS = 20
 Row = dict[str, Any]

@@ -31,13 +31,13 @@ from torchvision import transforms
 import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.data import open_dataset
-from wcdas.kernels.streams import own_stream
 from wcdas.methods import find_method
-from wcdas.recipes import resolve
-from wcdas.training.building import create_trainer
-from wcdas.training.distributed import Ranks
-from wcdas.training.run_folder import RunFolder
-from wcdas.training.stage_run import StageRun
+from wcdas.processes import Ranks
+from wcdas.run.building import create_trainer
+from wcdas.run.folder import RunFolder
+from wcdas.run.recipes import resolve
+from wcdas.run.stage_run import StageRun
+from wcdas.streams import own_stream
 
 BATCH, FLOOR = 256, 475_000
 CUDA = torch.device("cuda")

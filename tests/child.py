@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from wcdas import cli
-from wcdas.training import stage_run
-from wcdas.training.stage_run import StageRun
+from wcdas.run import stage_run
+from wcdas.run.stage_run import StageRun
 
 
 def end(*_: object) -> None:

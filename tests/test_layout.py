@@ -1,6 +1,7 @@
-"""The folders follow the data: each imports only from those above it."""
+"""The folders follow the data: each imports only from those above it, and none in circles."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -8,19 +9,18 @@ import pytest
 import wcdas
 
 ROOT = Path(wcdas.__file__).parent
-SHARED = ["names", "errors", "checks", "targets"]
+# From the top of the house downwards: a room may use what stands before it.
+SHARED = ["names", "errors", "checks", "targets", "files", "rng", "processes", "streams"]
 FOLDERS = [
     "circular",
-    "data",
-    "kernels",
-    "backbones",
     "heads",
+    "backbones",
     "losses",
+    "data",
     "evaluation",
-    "training",
-    "integrations",
     "methods",
-    "recipes",
+    "run",
+    "integrations",
     "sweeps",
     "deploy",
     "report",
@@ -28,27 +28,41 @@ FOLDERS = [
 ]
 # The paper's tables are made by wcdas.api, as a user would make them.
 ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "usage", "cli"]
+MODULES = {
+    ".".join(("wcdas", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
 
 
-def imported_folders(path: Path) -> set[str]:
-    modules = []
+def imports(path: Path) -> set[str]:
+    """The modules of wcdas that a file imports anywhere, for types too."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= inside & set(MODULES) or {node.module}
         elif isinstance(node, ast.Import):
-            modules += [alias.name for alias in node.names]
-    parts = [module.split(".") for module in modules]
-    return {part[1] for part in parts if part[0] == "wcdas" and len(part) > 1}
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.split(".")[0] == "wcdas"} - {"wcdas"}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_upwards(path):
-    place = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    if place == "__init__":
-        return
+@pytest.mark.parametrize("module", [name for name in MODULES if name != "wcdas"])
+def test_imports_point_upwards(module):
+    place = module.split(".")[1]
     assert place in ORDER
     allowed = ORDER[: ORDER.index(place) + 1]
-    assert imported_folders(path) & set(ORDER) <= set(allowed)
+    assert {name.split(".")[1] for name in imports(MODULES[module])} <= set(allowed)
+
+
+@pytest.mark.xfail(reason="trainer, stage_run and stage_data hold each other", strict=True)
+def test_no_modules_import_each_other():
+    graph = {name: imports(path) for name, path in MODULES.items() if name != "wcdas"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules that import each other: {' → '.join(error.args[1])}")
 
 
 def test_every_folder_is_in_the_order():

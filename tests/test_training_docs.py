@@ -6,9 +6,9 @@ from pathlib import Path
 
 import wcdas
 from wcdas.data import OPTIONS
-from wcdas.recipes import list_recipes
-from wcdas.recipes.settings import DEFAULT_METHOD
-from wcdas.training.config import (
+from wcdas.run.recipes import list_recipes
+from wcdas.run.settings import DEFAULT_METHOD
+from wcdas.run.spec import (
     Annealing,
     AugmentConfig,
     BackboneConfig,

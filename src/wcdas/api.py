@@ -15,20 +15,34 @@ from torch import Tensor
 
 from wcdas.data import HuggingFace, list_datasets
 from wcdas.data.dataset import Dataset, FeatureVectors
-from wcdas.data.report import describe, duplicates
+from wcdas.data.description import describe, duplicates
+from wcdas.data.opening import open_data
 from wcdas.deploy import Model, load
-from wcdas.deploy.opening import open_data
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
 from wcdas.heads import Head
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
-from wcdas.recipes import list_recipes, resolve
-from wcdas.recipes.automatic import automatic
-from wcdas.recipes.effect import check_effect, check_effect_on_features
-from wcdas.recipes.places import place, placed, short
-from wcdas.recipes.resuming import same_data, unchanged
-from wcdas.recipes.settings import (
+from wcdas.processes import choose_device, ranks
+from wcdas.report import report_on
+from wcdas.run.announce import announce, warn
+from wcdas.run.automatic import automatic
+from wcdas.run.building import create_trainer
+from wcdas.run.callbacks import Callback, Followers
+from wcdas.run.effect import check_effect, check_effect_on_features
+from wcdas.run.finish import finish, run_table
+from wcdas.run.folder import (
+    RunFolder,
+    check_free,
+    explained,
+    next_folder,
+    nothing_left_behind,
+)
+from wcdas.run.interrupt import Interrupt
+from wcdas.run.places import place, placed, short
+from wcdas.run.recipes import list_recipes, resolve
+from wcdas.run.resuming import same_data, unchanged
+from wcdas.run.settings import (
     DEFAULT_METHOD,
     Settings,
     check_keys,
@@ -38,8 +52,8 @@ from wcdas.recipes.settings import (
     read_own,
     said,
 )
-from wcdas.recipes.single_step import single_step
-from wcdas.report import report_on
+from wcdas.run.single_step import single_step
+from wcdas.run.spec import Config
 from wcdas.sweeps import Asked, Sweep, run_sweep
 from wcdas.sweeps.beginning import (
     begin,
@@ -50,20 +64,6 @@ from wcdas.sweeps.beginning import (
     runs_at_a_time,
     settled,
     shared_workers,
-)
-from wcdas.training.announce import announce, warn
-from wcdas.training.building import create_trainer
-from wcdas.training.callbacks import Callback, Followers
-from wcdas.training.config import Config
-from wcdas.training.distributed import choose_device, ranks
-from wcdas.training.finish import finish, run_table
-from wcdas.training.interrupt import Interrupt
-from wcdas.training.run_folder import (
-    RunFolder,
-    check_free,
-    explained,
-    next_folder,
-    nothing_left_behind,
 )
 
 Table = dict[str, Any]

@@ -310,7 +310,7 @@ def evaluate(
       wcdas evaluate RUN --logit-adjustment 1 --json
     """
     from wcdas.deploy import Correction, evaluate_run
-    from wcdas.recipes.settings import data_options
+    from wcdas.run.settings import data_options
 
     correction = Correction(
         prior, logit_adjustment, tau_norm, max_norm, temperature, aggregate_experts
@@ -528,7 +528,7 @@ def embed(
       wcdas train features.parquet
     """
     from wcdas.deploy import embed as embed_data
-    from wcdas.recipes.settings import data_options
+    from wcdas.run.settings import data_options
 
     options = data_options(settings or [])
     console = _console()

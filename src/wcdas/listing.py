@@ -39,7 +39,7 @@ def wrapped(lines: list[str], column: int, width: int | None) -> list[str]:
 
 def _methods() -> dict[str, str]:
     from wcdas.methods import METHODS
-    from wcdas.training.method import Method
+    from wcdas.methods.method import Method
 
     def described(method: Method) -> str:
         stages = f"stages: {' → '.join(method.defaults['stages'])}"
@@ -75,7 +75,7 @@ def _necks() -> dict[str, str]:
 
 
 def _recipes() -> dict[str, str]:
-    from wcdas.recipes import list_recipes, read_recipe_header
+    from wcdas.run.recipes import list_recipes, read_recipe_header
 
     # The first line of a header is the command, the second says what the recipe is.
     headers = {name: read_recipe_header(name).split("  ") for name in list_recipes()}

@@ -8,8 +8,8 @@ from torch import nn
 
 from wcdas.backbones import create_backbone, create_neck, list_necks
 from wcdas.backbones.experts import Experts
+from wcdas.backbones.resnet32_gpu.network import fuse
 from wcdas.data import open_dataset
-from wcdas.kernels.residual_network import fuse
 
 EPS, MOMENTUM = 1e-5, 0.1
 

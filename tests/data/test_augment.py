@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_leaves
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import operations, random
+from wcdas import rng
+from wcdas.data import operations
 from wcdas.data.augment import create_augmentation, list_augmentations
 from wcdas.data.autoaugment import (
     CIFAR10_POLICY,
@@ -76,7 +77,7 @@ def test_every_operation_at_every_magnitude(name, tiles):
 def test_autoaugment_applies_the_drawn_pair(pair, tiles):
     """Each image with its own choice of which of the two operations act, and of their signs."""
     images = tiles()[:128]
-    u = random.uniform(pair, torch.arange(128), 5)
+    u = rng.uniform(pair, torch.arange(128), 5)
     u[:, 0] = (pair + 0.5) / 25
     expected = []
     for image, numbers in zip(images, u, strict=True):
@@ -95,11 +96,11 @@ def test_autoaugment_applies_the_drawn_pair(pair, tiles):
 
 
 def test_rand_augment_draws_every_operation_as_often(tiles):
-    choices = (random.uniform(1, torch.arange(28_000), 4)[:, 0] * len(RAND_AUGMENT)).long()
+    choices = (rng.uniform(1, torch.arange(28_000), 4)[:, 0] * len(RAND_AUGMENT)).long()
     times = torch.bincount(choices, minlength=14)
     assert ((times - 2000).abs() < 5 * 2000**0.5).all()
     images = tiles()[:128]
-    u = random.uniform(1, torch.arange(128), 4)
+    u = rng.uniform(1, torch.arange(128), 4)
     expected = []
     for image, numbers in zip(images, u, strict=True):
         for choice, minus in numbers.view(2, 2):
@@ -116,7 +117,7 @@ def test_an_image_does_not_depend_on_its_neighbours(policy, kind, tiles, digits)
     images = {"rgb": tiles(), "grey": digits[0][:256], "large": tiles(112, 24)}[kind]
     channels, size = images.shape[1], images.shape[-1]
     augment = create_augmentation(policy, size=size, mean=[0.4] * channels)
-    key, positions = random.stream(5), POSITIONS[: len(images)] + 1000
+    key, positions = rng.stream(5), POSITIONS[: len(images)] + 1000
     whole = augment(images, key, positions)
     assert whole.dtype == torch.uint8
     assert whole.shape == images.shape
@@ -134,7 +135,7 @@ def test_an_image_does_not_depend_on_its_neighbours(policy, kind, tiles, digits)
 def test_standard_is_crop_and_flip(tiles):
     images = tiles()
     augmented = create_augmentation("standard", size=32)(images, 3, POSITIONS)
-    u = random.uniform(3, POSITIONS, 3)
+    u = rng.uniform(3, POSITIONS, 3)
     for image, found, (top, left, mirror) in zip(images, augmented, u, strict=True):
         expected = tv.crop(tv.pad(image, [4]), int(top * 9), int(left * 9), 32, 32)
         assert found.equal(tv.horizontal_flip(expected) if mirror < 0.5 else expected)
@@ -144,7 +145,7 @@ def test_standard_is_crop_and_flip(tiles):
 def test_options_switch_steps_off_and_scale_them(digits):
     pixels = digits[0][:256]
     shifted = create_augmentation("standard", size=8, flip=False)(pixels, 3, POSITIONS)
-    u = random.uniform(3, POSITIONS, 2)
+    u = rng.uniform(3, POSITIONS, 2)
     for image, found, (top, left) in zip(pixels, shifted, u, strict=True):
         assert found.equal(tv.crop(tv.pad(image, [1]), int(top * 3), int(left * 3), 8, 8))
     still = create_augmentation("standard", size=8, flip=False, padding=0)
@@ -176,7 +177,7 @@ def test_large_images_are_cropped_by_the_loader_and_jittered():
 def test_colour_jitter_equals_torchvision(hue, tiles):
     images = tiles(64, 96)
     step = ColourJitter(0.4, hue)
-    u = random.uniform(2, torch.arange(96), step.draws)
+    u = rng.uniform(2, torch.arange(96), step.draws)
     found = step(images, u)
     jitter = v2.ColorJitter(0.4, 0.4, 0.4, hue)
     orders = list(permutations(range(4 if hue else 3)))
@@ -196,7 +197,7 @@ def test_colour_jitter_equals_torchvision(hue, tiles):
 
 def test_resized_crop_equals_torchvision(tiles):
     images = tiles()
-    u = random.uniform(2, POSITIONS, ResizedCrop.draws)
+    u = rng.uniform(2, POSITIONS, ResizedCrop.draws)
     found = ResizedCrop((0.2, 1.0))(images, u)
     boxes = operations.crop_boxes(u, 32, 32, (0.2, 1.0))
     assert 0.2 * 1024 - 32 < (boxes[:, 2] * boxes[:, 3]).min() < 300
@@ -208,7 +209,7 @@ def test_resized_crop_equals_torchvision(tiles):
 
 
 def test_grey_equals_torchvision(tiles):
-    images, u = tiles(), random.uniform(2, POSITIONS, 1)
+    images, u = tiles(), rng.uniform(2, POSITIONS, 1)
     found = Grey(0.2)(images, u)
     grey = u[:, 0] < 0.2
     assert found[~grey].equal(images[~grey])
@@ -227,7 +228,7 @@ def test_simclr_is_crop_flip_jitter_and_grey(tiles):
     assert large.resized_crop
     assert [type(step).__name__ for step in large.steps] == names[1:]
     images = tiles()
-    u = random.uniform(3, POSITIONS, 48)
+    u = rng.uniform(3, POSITIONS, 48)
     expected = ResizedCrop((0.2, 1.0))(images, u[:, :40])
     mirrored = u[:, 40] < 0.5
     expected[mirrored] = expected[mirrored].flip(-1)
@@ -254,7 +255,7 @@ def test_simclr_changes_colours_as_often_as_it_says():
 
 def test_simclr_of_grey_images_is_crop_brightness_and_contrast(digits):
     images = digits[0][:256]
-    u = random.uniform(3, POSITIONS, 48)
+    u = rng.uniform(3, POSITIONS, 48)
     expected = []
     cropped = ResizedCrop((0.2, 1.0))(images, u[:, :40])
     jitter = v2.ColorJitter(0.4, 0.4)
@@ -299,7 +300,7 @@ def test_nothing_waits_for_the_device(policy, size, channels):
                 assert (result.shape, result.dtype) == (images.shape, torch.uint8)
 
 
-@pytest.mark.parametrize("key", [0, 5, random.stream(3, 1, 4), 2**63 - 1])
+@pytest.mark.parametrize("key", [0, 5, rng.stream(3, 1, 4), 2**63 - 1])
 def test_a_key_may_be_a_tensor(key, tiles):
     augment = create_augmentation("strong", size=32, mean=[0.5] * 3)
     found = augment(tiles(), torch.tensor(key), POSITIONS)

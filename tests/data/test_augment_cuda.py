@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.data.augment import create_augmentation, list_augmentations
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -33,8 +33,8 @@ def warm_up(augment, *arguments):
 def test_random_numbers_equal_those_of_the_cpu():
     counters = torch.arange(100_000)
     for key in (3, torch.tensor(3, device="cuda")):
-        assert random.bits(key, counters.cuda(), 8).cpu().equal(random.bits(3, counters, 8))
-        assert random.uniform(key, counters.cuda(), 8).cpu().equal(random.uniform(3, counters, 8))
+        assert rng.bits(key, counters.cuda(), 8).cpu().equal(rng.bits(3, counters, 8))
+        assert rng.uniform(key, counters.cuda(), 8).cpu().equal(rng.uniform(3, counters, 8))
 
 
 @pytest.mark.parametrize("policy", list_augmentations())
@@ -68,7 +68,7 @@ def test_a_graph_replays_with_other_keys_and_positions(policy, pictures):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = augment(images, key, positions)
-    for other_key, start in ((5, 0), (5, 1000), (random.stream(2, 3), 77)):
+    for other_key, start in ((5, 0), (5, 1000), (rng.stream(2, 3), 77)):
         key.fill_(other_key)
         positions.copy_(places + start)
         graph.replay()

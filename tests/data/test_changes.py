@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.data.autoaugment import CIFAR10_POLICY, RAND_AUGMENT, AutoAugment, Table, magnitude
 from wcdas.data.changes import KINDS, Constant, apply_changes
 
@@ -28,7 +28,7 @@ def test_neutral_parameters_change_nothing(name, tiles, digits):
 def test_all_images_or_those_that_change(kind, tiles, digits):
     images = {"rgb": tiles(), "grey": digits[0][:256], "odd": tiles(27)}[kind]
     size, before = images.shape[-1], images.clone()
-    u = random.uniform(4, torch.arange(256), 3)
+    u = rng.uniform(4, torch.arange(256), 3)
     pair = (u[:, 0] * len(CIFAR10_POLICY)).long()
     for _, table in AutoAugment(size).steps:
         changes = table.lookup(pair, u[:, 1], u[:, 2] < 0.7)

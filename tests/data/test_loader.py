@@ -9,7 +9,7 @@ from PIL import Image
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, FileImages
 from wcdas.data.loader import EvalLoader, TrainLoader, channel_statistics
@@ -264,7 +264,7 @@ def test_training_crop_is_the_box_resized(files):
     (batch,) = loader.epoch(torch.arange(22), key=6)
     for index, found in enumerate(batch.inputs):
         image = files.load(index)
-        key = random.stream(6, 1)
+        key = rng.stream(6, 1)
         box = resized_crop_boxes(key, torch.tensor([index]), image.height, image.width)[0]
         expected = to_pixels(tv.resized_crop(image, *box.tolist(), [112, 112]))
         assert found.equal(loader.normalise(expected))

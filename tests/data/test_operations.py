@@ -6,7 +6,8 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import operations, random
+from wcdas import rng
+from wcdas.data import operations
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +244,7 @@ def test_resized_crop_enlarges_a_box(tiles):
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (8, 8), (40, 90), (50, 3), (1, 1)])
 def test_boxes_are_drawn_as_torchvision_draws_them(height, width, scale):
     """RandomResizedCrop.make_params in plain Python, fed with the same numbers."""
-    u = random.uniform(9, torch.arange(500), 4 * operations.TRIES)
+    u = rng.uniform(9, torch.arange(500), 4 * operations.TRIES)
     found = operations.crop_boxes(u, height, width, scale)
     expected, fallbacks = [], 0
     for tries in u.double().view(-1, operations.TRIES, 4).tolist():

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from wcdas import MixedLabels, WCDASHead, create_head
 from wcdas.circular import WrappedCauchy
-from wcdas.kernels import chunked, plain
+from wcdas.heads.functional import chunked, plain
 
 KERNELS = [plain, chunked]
 

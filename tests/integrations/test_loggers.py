@@ -11,7 +11,7 @@ import pytest
 import wcdas
 from wcdas.errors import InputError
 from wcdas.integrations import MLflow, read_names
-from wcdas.training.callbacks import numbers
+from wcdas.run.callbacks import numbers
 
 TWO_EPOCHS = {"epochs": 2, "backbone.name": "resnet8"}
 

@@ -8,8 +8,8 @@ from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.methods.center_loss import build_model, training_step
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
 OPTIONS = {"weight": 0.4, "alpha": 0.5}

@@ -18,9 +18,9 @@ from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.methods import METHODS
 from wcdas.methods.hybrid_contrastive import HYBRID_CONTRASTIVE, HYBRID_CONTRASTIVE_WCDAS
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.paco import PACO, PACO_WCDAS
-from wcdas.training import stage_run
-from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.run import stage_run
 
 CONTRASTIVE = {
     "paco": PACO,

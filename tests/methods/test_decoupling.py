@@ -13,9 +13,9 @@ from wcdas.errors import InputError
 from wcdas.evaluation import evaluate
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.class_means import class_means
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import StageStart
 from wcdas.methods.tau_norm import TAUS, choose_tau
-from wcdas.training.method import StageStart
-from wcdas.training.model import Classifier
 
 SHORT = {
     "stages.representation.epochs": 2,
@@ -129,10 +129,10 @@ def test_images_that_tau_is_chosen_on_are_of_every_class_and_never_trained_on(ma
 @pytest.fixture
 def make_tau_trainer(tmp_path):
     from wcdas.methods import find_method
-    from wcdas.recipes import resolve
-    from wcdas.training.building import create_trainer
-    from wcdas.training.distributed import Ranks
-    from wcdas.training.run_folder import RunFolder
+    from wcdas.processes import Ranks
+    from wcdas.run.building import create_trainer
+    from wcdas.run.folder import RunFolder
+    from wcdas.run.recipes import resolve
 
     def made():
         config = resolve("tau-norm", "digits-lt", [{"input_size": 8}], {}, None)

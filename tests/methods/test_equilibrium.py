@@ -8,7 +8,7 @@ from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.losses import EquilibriumLoss
 from wcdas.methods.equilibrium import EQUILIBRIUM, FeatureMemory, build_model, training_step
-from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Parts, StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
 

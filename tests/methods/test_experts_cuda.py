@@ -7,9 +7,9 @@ from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.losses import create_loss
 from wcdas.methods import Method
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.ride import RIDE, RIDE_WCDAS
 from wcdas.methods.sade import SADE, SADE_WCDAS
-from wcdas.training.method import Parts, StepBatch, StepState
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

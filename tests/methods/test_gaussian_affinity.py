@@ -9,9 +9,9 @@ import torch
 from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.losses import AffinityLoss
+from wcdas.methods.classifier import Classifier
 from wcdas.methods.gaussian_affinity import training_step
-from wcdas.training.method import StepBatch, StepState
-from wcdas.training.model import Classifier
+from wcdas.methods.method import StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
 

@@ -17,7 +17,7 @@ from wcdas.methods.hybrid_contrastive import (
     PrototypicalContrastiveLoss,
     contrast_weight,
 )
-from wcdas.training.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Parts, StepBatch, StepState
 
 COUNTS = torch.tensor([60, 25, 10, 5])
 

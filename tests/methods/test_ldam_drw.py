@@ -10,9 +10,9 @@ from wcdas.data import open_dataset
 from wcdas.errors import InputError
 from wcdas.losses import LDAMLoss
 from wcdas.methods import find_method
-from wcdas.recipes import parse_settings, resolve
-from wcdas.training.config import build
-from wcdas.training.schedule import planned
+from wcdas.run.recipes import parse_settings, resolve
+from wcdas.run.schedule import planned
+from wcdas.run.spec import build
 
 
 def test_margins_are_ordered_by_count():

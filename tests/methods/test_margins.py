@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from wcdas.methods import find_method, list_methods
-from wcdas.recipes import resolve
-from wcdas.training.config import Annealing
-from wcdas.training.schedule import annealed
+from wcdas.run.recipes import resolve
+from wcdas.run.schedule import annealed
+from wcdas.run.spec import Annealing
 
 PUBLISHED = {
     "l-softmax": {"margin": 4},

@@ -20,8 +20,8 @@ from wcdas.methods.meta_weight_net import (
     sample_losses,
     training_step,
 )
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
 

@@ -6,9 +6,9 @@ import torch
 import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import METHODS, list_methods
-from wcdas.training.config import build
-from wcdas.training.run_folder import RunFolder
-from wcdas.training.symptoms import warnings_in
+from wcdas.run.folder import RunFolder
+from wcdas.run.spec import build
+from wcdas.run.symptoms import warnings_in
 
 # Its prototype of the rare class takes many more epochs to find its place.
 SLOW_IN_THE_TAIL = ("gaussian-affinity",)

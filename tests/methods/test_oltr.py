@@ -9,6 +9,7 @@ import torch
 from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.methods import METHODS
+from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
 from wcdas.methods.oltr import (
     OLTR,
     AttentiveBackbone,
@@ -19,7 +20,6 @@ from wcdas.methods.oltr import (
     training_step,
 )
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StageStart, StepBatch, StepState
 
 COUNTS = torch.tensor([5, 3, 2])
 

@@ -14,6 +14,8 @@ from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
 from wcdas.losses import LDAMLoss
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
 from wcdas.methods.ride import (
     RIDE,
     begin_stage,
@@ -23,11 +25,9 @@ from wcdas.methods.ride import (
     routing_loss,
     training_step,
 )
+from wcdas.run.optimizer import create_optimizer
+from wcdas.run.spec import Stage
 from wcdas.targets import MixedLabels
-from wcdas.training.config import Stage
-from wcdas.training.method import Parts, StageStart, StepBatch, StepState
-from wcdas.training.model import Classifier
-from wcdas.training.optimizer import create_optimizer
 
 COUNTS = torch.tensor([60, 25, 10, 5])
 

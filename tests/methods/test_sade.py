@@ -14,10 +14,10 @@ from wcdas.deploy.splits import run_split
 from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.losses import BalancedSoftmaxLoss
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.sade import SADE, build_model, log_priors, training_step
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 COUNTS = torch.tensor([10, 60, 5, 25])
 

@@ -14,7 +14,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.evaluation import evaluate
 from wcdas.heads import WCDASHead
 from wcdas.report import report_on
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 MARKUP = "<img src=x onerror=alert(1)>"
 QUOTED = 'it\'s a "class" & more'

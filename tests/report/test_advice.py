@@ -14,14 +14,14 @@ from rich.console import Console
 import wcdas
 from wcdas import cli
 from wcdas.errors import InputError
-from wcdas.recipes import resolve
-from wcdas.recipes.settings import read_layers
 from wcdas.report import advice
 from wcdas.report.advice import RULES, advise
 from wcdas.report.facts import Confusion, Facts, Failing, facts_of, failing_classes
 from wcdas.report.record import Record, read_record
 from wcdas.report.settings import differing
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
+from wcdas.run.recipes import resolve
+from wcdas.run.settings import read_layers
 
 QUICK = {"epochs": 1, "batch_size": 64}
 

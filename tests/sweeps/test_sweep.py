@@ -18,7 +18,7 @@ import wcdas
 from wcdas import cli
 from wcdas.errors import InputError, WorkError
 from wcdas.methods import METHODS, Method
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 QUICK = {"epochs": 1, "batch_size": 64}
 

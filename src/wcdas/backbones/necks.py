@@ -11,7 +11,7 @@ from numbers import Integral
 
 from torch import Tensor, nn
 
-from wcdas.kernels.precision import without_autocast
+from wcdas.heads.functional.precision import without_autocast
 from wcdas.names import create, unknown
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from wcdas import names
-from wcdas.data import random, steps
+from wcdas import names, rng
+from wcdas.data import steps
 from wcdas.data.autoaugment import AutoAugment, RandAugment
 from wcdas.errors import InputError
 
@@ -37,7 +37,7 @@ class Augmentation:
         if not self.steps:
             return images
         draws = sum(step.draws for step in self.steps)
-        u = random.uniform(key, positions.to(images.device), draws)
+        u = rng.uniform(key, positions.to(images.device), draws)
         for step, numbers in zip(
             self.steps, u.split([step.draws for step in self.steps], dim=1), strict=True
         ):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
 from wcdas.data.samplers import rank_slice, whole_batches
@@ -125,8 +125,8 @@ class TrainLoader(Loader):
                     self.prepare(step)
                 yield self.batch()
             return
-        crop_key = random.stream(key, CROP) if self.crops else None
-        augment_key = random.stream(key, AUGMENT)
+        crop_key = rng.stream(key, CROP) if self.crops else None
+        augment_key = rng.stream(key, AUGMENT)
         for inputs, draw in read(self.source, draws, crop_key, self.device):
             if not self.features:
                 inputs = self.normalise(self.augmentation(inputs, augment_key, draw.positions))
@@ -140,7 +140,7 @@ class TrainLoader(Loader):
             self.plan = Draw(*(column.to(self.device) for column in plan))
         for kept, new in zip(self.plan, plan, strict=True):
             kept.copy_(new)
-        keys = [random.stream(key, purpose) for purpose in (AUGMENT, CROP)]
+        keys = [rng.stream(key, purpose) for purpose in (AUGMENT, CROP)]
         self.keys.copy_(torch.tensor(keys))
         self.counter.fill_(start)
         self.prepare(start)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.errors import InputError
 from wcdas.targets import MixedLabels
 
@@ -75,11 +75,11 @@ class Mixing:
 
     def _draw(self, key: int, step: int) -> tuple[float, Tensor, list[int], bool]:
         """λ, partners, the box (top, bottom, left, right), and whether it is one of CutMix."""
-        numbers = np.random.default_rng(random.stream(key, step, 0))
+        numbers = np.random.default_rng(rng.stream(key, step, 0))
         cut = bool(numbers.random() < 0.5) if self.mixup and self.cutmix else self.cutmix > 0
         alpha = self.cutmix if cut else self.mixup
         share = float(numbers.beta(alpha, alpha))
-        partner = random.permutation(random.stream(key, step, 1), self.shape[0])
+        partner = rng.permutation(rng.stream(key, step, 1), self.shape[0])
         if not cut:
             return share, partner, [0, 0, 0, 0], False
         height, width = self.shape[-2:]

@@ -5,7 +5,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import random
+from wcdas import rng
 from wcdas.data.operations import TRIES, crop_boxes
 
 CENTRE_CROP_FROM = 112  # from this side length on, evaluation cuts the centre out
@@ -42,5 +42,5 @@ def to_pixels(image: Image.Image) -> Tensor:
 
 def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
     """A random box (top, left, height, width) of 8 to 100 % of the area for each position."""
-    u = random.uniform_double(key, positions, 4 * TRIES)
+    u = rng.uniform_double(key, positions, 4 * TRIES)
     return crop_boxes(u, height, width, SCALE)

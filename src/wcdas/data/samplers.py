@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas import names
-from wcdas.data import random
+from wcdas import names, rng
 from wcdas.errors import InputError
 
 
@@ -42,7 +41,7 @@ class InstanceBalancedSampler(Sampler):
     """Every image once an epoch, in random order."""
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
-        return random.permutation(random.stream(key, epoch), len(self.labels))
+        return rng.permutation(rng.stream(key, epoch), len(self.labels))
 
 
 class ClassProbabilitySampler(Sampler):
@@ -65,9 +64,9 @@ class ClassProbabilitySampler(Sampler):
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         draws = torch.arange(len(self.labels))
         cumulative = self.class_probabilities(epoch, epochs).cumsum(0)
-        u = random.uniform_double(random.stream(key, epoch, 0), draws, 1)[:, 0]
+        u = rng.uniform_double(rng.stream(key, epoch, 0), draws, 1)[:, 0]
         classes = torch.searchsorted(cumulative / cumulative[-1], u, right=True)
-        image = random.bits(random.stream(key, epoch, 1), draws, 1)[:, 0]
+        image = rng.bits(rng.stream(key, epoch, 1), draws, 1)[:, 0]
         return self.by_class[self.starts[classes] + image % self.class_counts[classes]]
 
 
@@ -123,10 +122,10 @@ class ClassAwareSampler(Sampler):
         n, k = len(self.labels), self.per_class
         classes = self.class_counts.nonzero()[:, 0]
         rounds = -(-n // (k * len(classes)))
-        order = random.bits(random.stream(key, epoch, 0), torch.arange(rounds), len(classes))
+        order = rng.bits(rng.stream(key, epoch, 0), torch.arange(rounds), len(classes))
         shown = classes[order.argsort(dim=1, stable=True)].repeat_interleave(k, dim=1)
         ordinal = torch.arange(k).repeat(len(classes)) + k * torch.arange(rounds)[:, None]
-        shuffled, first = self._shuffled_passes(random.stream(key, epoch, 1), rounds * k)
+        shuffled, first = self._shuffled_passes(rng.stream(key, epoch, 1), rounds * k)
         return shuffled[first[shown] + ordinal].flatten()[:n]
 
     def _shuffled_passes(self, key: int, length: int) -> tuple[Tensor, Tensor]:
@@ -141,7 +140,7 @@ class ClassAwareSampler(Sampler):
         classes = torch.arange(self.num_classes).repeat_interleave(sizes)
         within = torch.arange(int(sizes.sum())) - first[classes]
         turn = (passes.cumsum(0) - passes)[classes] + within // counts[classes]  # (class, pass)
-        by_chance = random.permutation(key, len(within))
+        by_chance = rng.permutation(key, len(within))
         order = by_chance[turn[by_chance].argsort(stable=True)]
         return self.by_class[self.starts[classes] + within % counts[classes]][order], first
 

@@ -8,11 +8,11 @@ from torch import Tensor
 from wcdas.data.augment import RESIZED_CROP_FROM, Augmentation, create_augmentation
 from wcdas.data.dataset import Split
 from wcdas.data.loader import TrainLoader
-from wcdas.data.random import permutation, stream
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
 from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.heads.experts import ExpertsHead
+from wcdas.rng import permutation, stream
 
 EPOCHS, BATCH = 5, 128  # the authors'
 JITTER = 0.4

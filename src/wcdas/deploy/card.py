@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from wcdas.data.profile import LongTailSummary, summary
 from wcdas.deploy.model import Model
 from wcdas.evaluation.table import GROUPS, percent
-from wcdas.training.model_file import ModelInfo
+from wcdas.run.model_file import ModelInfo
 
 SHOWN = 5  # classes at either end of the tail
 

@@ -15,7 +15,7 @@ from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, max_norm
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.experts import ExpertsHead
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 
 @dataclass(frozen=True)

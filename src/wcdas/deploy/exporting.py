@@ -13,7 +13,7 @@ from wcdas.deploy.output import aside, check_file, check_folder
 from wcdas.deploy.torch_file import write_torch
 from wcdas.errors import InputError
 from wcdas.names import unknown
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 # What is written beside the model if no name is given; its suffix is the one a name must have.
 NAMES = {"onnx": "model.onnx", "torch": "model.pt2", "hub": "hub", "card": "MODEL_CARD.md"}

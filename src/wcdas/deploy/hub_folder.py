@@ -24,7 +24,7 @@ from wcdas.deploy.model import Model, load
 from wcdas.deploy.quiet import quiet
 from wcdas.errors import WorkError
 from wcdas.heads import LinearHead
-from wcdas.training.model_file import save_model
+from wcdas.run.model_file import save_model
 
 Table = dict[str, Any]
 

@@ -7,7 +7,7 @@ import wcdas
 from wcdas.data.decode import MAX_PIXELS
 from wcdas.data.resize import CENTRE_CROP_FROM
 from wcdas.deploy.model import Model
-from wcdas.training.model_file import ModelInfo
+from wcdas.run.model_file import ModelInfo
 
 EXPORT_FORMAT = 1
 

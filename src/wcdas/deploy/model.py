@@ -14,9 +14,9 @@ from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.methods import find_method
-from wcdas.training.distributed import choose_device
-from wcdas.training.model_file import load_model
-from wcdas.training.run_folder import RunFolder, finished_runs
+from wcdas.processes import choose_device
+from wcdas.run.folder import RunFolder, finished_runs
+from wcdas.run.model_file import load_model
 
 Source = str | os.PathLike[str]  # a run, its folder or its model file
 Picture = str | os.PathLike[str] | Image.Image

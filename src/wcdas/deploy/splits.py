@@ -11,14 +11,13 @@ from torch import Tensor
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.loader import EvalLoader
+from wcdas.data.opening import open_data
 from wcdas.deploy.model import Model
-from wcdas.deploy.opening import open_data
 from wcdas.errors import InputError
-from wcdas.recipes.places import place, short
-from wcdas.recipes.resuming import same_data
-from wcdas.training.distributed import Ranks
-from wcdas.training.prediction import predict_split
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
+from wcdas.run.places import place, short
+from wcdas.run.prediction import predict_split
+from wcdas.run.resuming import same_data
 
 
 def dataset_for(
@@ -80,7 +79,7 @@ def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]
         workers=workers,
     )
     try:
-        return predict_split(model.classifier, loader, Ranks(0, 1, model.device))
+        return predict_split(model.classifier, loader)
     finally:
         loader.close()
 

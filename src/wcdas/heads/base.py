@@ -15,8 +15,8 @@ from wcdas.checks import (
     check_shares,
     check_soft_targets,
 )
-from wcdas.kernels.precision import full_precision, matmul, without_autocast
-from wcdas.kernels.sphere import unit
+from wcdas.heads.functional.precision import full_precision, matmul, without_autocast
+from wcdas.heads.functional.sphere import unit
 from wcdas.targets import MixedLabels, reduced
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_features
 from wcdas.heads.base import Head
-from wcdas.kernels.precision import full_precision, without_autocast
+from wcdas.heads.functional.precision import full_precision, without_autocast
 
 
 class ExpertsHead(Head):

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
-from wcdas.kernels.precision import matmul
+from wcdas.heads.functional.precision import matmul
 
 
 class GaussianAffinityHead(Head):

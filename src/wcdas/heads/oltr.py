@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
 from wcdas.heads.class_means import class_means
-from wcdas.kernels.precision import matmul
-from wcdas.kernels.sphere import unit
+from wcdas.heads.functional.precision import matmul
+from wcdas.heads.functional.sphere import unit
 
 
 class Switch(nn.Module):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from wcdas.heads.base import Head
 from wcdas.heads.experts import ExpertsHead
-from wcdas.kernels.precision import full_precision, without_autocast
-from wcdas.kernels.sphere import unit
+from wcdas.heads.functional.precision import full_precision, without_autocast
+from wcdas.heads.functional.sphere import unit
 
 HIDDEN = 16
 ALWAYS = -1e30  # a threshold that every router passes

@@ -6,11 +6,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from wcdas import processes
 from wcdas.heads.base import Head
+from wcdas.heads.functional import plain, sharded
+from wcdas.heads.functional.precision import matmul
+from wcdas.heads.functional.sphere import unit
 from wcdas.heads.wcdas import WCDASHead
-from wcdas.kernels import plain, sharded
-from wcdas.kernels.precision import matmul
-from wcdas.kernels.sphere import unit
 
 
 class ShardedWCDASHead(Head):
@@ -75,10 +76,10 @@ class ShardedWCDASHead(Head):
 
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         weight, w_rho, scale = self._parameters_as(x)
-        cosine = matmul(unit(sharded.of_all(x))[0], unit(weight)[0].mT)
+        cosine = matmul(unit(processes.of_all(x))[0], unit(weight)[0].mT)
         mine = scale * plain.density((1 - cosine).clamp_min(0), w_rho)
         start = dist.get_rank() * len(x)
-        return sharded.joined(mine.mT, self.sizes).mT[start : start + len(x)]
+        return processes.joined(mine.mT, self.sizes).mT[start : start + len(x)]
 
     def losses(
         self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
@@ -102,7 +103,7 @@ class ShardedWCDASHead(Head):
         head = WCDASHead(self.in_features, self.num_classes, **self.options)
         head = head.to(self.shard.weight.dtype)
         for name, mine in self.shard.named_parameters():
-            rows = mine if name in self.shared else sharded.joined(mine, self.sizes)
+            rows = mine if name in self.shared else processes.joined(mine, self.sizes)
             head.get_parameter(name).copy_(rows)
         for name, buffer in self.shard.named_buffers():
             head.get_buffer(name).copy_(buffer)
@@ -122,7 +123,7 @@ class ShardedWCDASHead(Head):
 
     def _parameters_as(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weight, σ⁻¹(ρ) and s, with gradients of the mean over the processes."""
-        shard, mean = self.shard, sharded.of_the_mean
+        shard, mean = self.shard, processes.of_the_mean
         weight = mean(shard.weight, shared=False)
         w_rho = mean(shard.w_rho, shared="w_rho" in self.shared).expand(shard.num_classes)
         w_rho = shard.concentration_unit * w_rho

@@ -8,7 +8,7 @@ from wcdas.integrations.mlflow import MLflow
 from wcdas.integrations.tensorboard import TensorBoard
 from wcdas.integrations.wandb import Wandb
 from wcdas.names import unknown
-from wcdas.training.callbacks import Callback
+from wcdas.run.callbacks import Callback
 
 __all__ = ["LOGGERS", "MLflow", "TensorBoard", "Wandb", "create_callbacks", "read_names"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.integrations.run_id import run_id
-from wcdas.training.callbacks import Callback, numbers
-from wcdas.training.config import flat
+from wcdas.run.callbacks import Callback, numbers
+from wcdas.run.spec import flat
 
 BATCH = 100  # parameters that MLflow takes at once
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wcdas.training.callbacks import Callback, numbers
+from wcdas.run.callbacks import Callback, numbers
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.integrations.run_id import run_id
-from wcdas.training.callbacks import Callback, numbers
+from wcdas.run.callbacks import Callback, numbers
 
 
 class Wandb(Callback):

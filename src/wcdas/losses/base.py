@@ -11,7 +11,7 @@ from wcdas.checks import (
     check_soft_targets,
     values_are_readable,
 )
-from wcdas.kernels.precision import full_precision, without_autocast
+from wcdas.heads.functional.precision import full_precision, without_autocast
 from wcdas.targets import MixedLabels, reduced
 
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from wcdas import processes
 from wcdas.checks import check_features, check_labels, check_positive, check_reduction
-from wcdas.kernels.precision import full_precision, without_autocast
-from wcdas.losses import processes
+from wcdas.heads.functional.precision import full_precision, without_autocast
 from wcdas.targets import reduced
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from wcdas import processes
 from wcdas.checks import check_positive, check_probability
-from wcdas.losses import processes
 from wcdas.losses.base import ClassificationLoss, as_probabilities
 
 

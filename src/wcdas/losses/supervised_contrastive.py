@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.checks import check_features, check_positive
-from wcdas.kernels.precision import full_precision, matmul, without_autocast
-from wcdas.kernels.sphere import unit
+from wcdas.heads.functional.precision import full_precision, matmul, without_autocast
+from wcdas.heads.functional.sphere import unit
 
 
 class SupervisedContrastiveLoss(nn.Module):

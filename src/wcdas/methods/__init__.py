@@ -8,6 +8,7 @@ from wcdas.methods.balms import BALMS
 from wcdas.methods.base import Method
 from wcdas.methods.center_loss import CENTER_LOSS
 from wcdas.methods.class_balanced import CLASS_BALANCED
+from wcdas.methods.classifier import Classifier
 from wcdas.methods.crt import CRT
 from wcdas.methods.equalization import EQUALIZATION
 from wcdas.methods.equilibrium import EQUILIBRIUM
@@ -18,6 +19,7 @@ from wcdas.methods.l_softmax import L_SOFTMAX
 from wcdas.methods.ldam_drw import LDAM_DRW
 from wcdas.methods.lws import LWS
 from wcdas.methods.meta_weight_net import META_WEIGHT_NET
+from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
 from wcdas.methods.ncm import NCM
 from wcdas.methods.oltr import OLTR
 from wcdas.methods.paco import PACO, PACO_WCDAS
@@ -31,8 +33,6 @@ from wcdas.methods.wcdas import WCDAS, WCDAS_META, WCDAS_SINGLE
 from wcdas.methods.wcdas_prior import WCDAS_PRIOR
 from wcdas.methods.wndas import WNDAS, WNDAS_SINGLE
 from wcdas.names import unknown
-from wcdas.training.method import Parts, StageStart, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 METHODS: dict[str, Method] = {
     "softmax": SOFTMAX,

@@ -1,6 +1,6 @@
 """The two stages that most methods are made of."""
 
-from wcdas.training.method import Method
+from wcdas.methods.method import Method
 
 # Stage 1 of the paper: the whole network on the images as they come.
 REPRESENTATION = {"trains": "all", "sampler": "instance-balanced", "epochs": 90, "lr": 0.2}

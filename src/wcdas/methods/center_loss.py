@@ -11,9 +11,9 @@ from torch import Tensor
 from wcdas.errors import InputError
 from wcdas.losses.center import CenterLoss
 from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 
 def build_model(parts: Parts) -> Classifier:

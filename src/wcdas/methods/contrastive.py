@@ -5,8 +5,8 @@ from torch import Tensor, nn
 
 from wcdas.backbones.identity import Identity
 from wcdas.errors import InputError
-from wcdas.kernels.sharded import of_all
-from wcdas.training.method import Parts
+from wcdas.methods.method import Parts
+from wcdas.processes import of_all
 
 
 def projection(in_features: int, out_features: int, batch_norm: bool = False) -> nn.Sequential:

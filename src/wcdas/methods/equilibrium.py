@@ -18,12 +18,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from wcdas import processes
 from wcdas.errors import InputError
-from wcdas.losses import processes
 from wcdas.losses.equilibrium import EquilibriumLoss
 from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState
 
 
 class FeatureMemory(nn.Module):

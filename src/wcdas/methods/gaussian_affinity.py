@@ -9,14 +9,14 @@ from typing import cast
 
 from torch import Tensor
 
+from wcdas import processes
 from wcdas.errors import InputError
+from wcdas.heads.functional.precision import full_precision
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
-from wcdas.kernels.precision import full_precision
-from wcdas.losses import processes
 from wcdas.losses.affinity import diversity
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import Parts, StepBatch, StepState, plain_model
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState, plain_model
 
 
 def build_model(parts: Parts) -> Classifier:

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.errors import InputError
-from wcdas.kernels.precision import full_precision, matmul
-from wcdas.kernels.sphere import unit
+from wcdas.heads.functional.precision import full_precision, matmul
+from wcdas.heads.functional.sphere import unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.methods.classifier import Classifier
 from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.names import unknown
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 CONTRASTS = ("supervised", "prototypical")
 

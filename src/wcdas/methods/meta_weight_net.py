@@ -23,13 +23,13 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.adam import adam
 
+from wcdas import processes
 from wcdas.errors import InputError
 from wcdas.heads import Head
-from wcdas.losses import processes
 from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 
 class WeightNet(nn.Module):

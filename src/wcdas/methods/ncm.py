@@ -2,8 +2,8 @@
 
 from wcdas.heads.class_means import class_means
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import StageStart
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import StageStart
 
 
 def set_means(model: Classifier, start: StageStart) -> None:

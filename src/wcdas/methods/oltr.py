@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
 from wcdas.backbones.identity import Identity
+from wcdas.heads.functional.precision import full_precision, matmul
 from wcdas.heads.oltr import OLTRHead, Switch
-from wcdas.kernels.precision import full_precision, matmul
 from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
 from wcdas.targets import MixedLabels
-from wcdas.training.method import Parts, StageStart, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 
 class ModulatedAttention(nn.Module):

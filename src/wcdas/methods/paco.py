@@ -10,12 +10,12 @@ from torch import Tensor
 
 from wcdas.checks import as_class_counts, check_from_zero, check_positive
 from wcdas.errors import InputError
-from wcdas.kernels.precision import matmul
+from wcdas.heads.functional.precision import matmul
 from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.methods.classifier import Classifier
 from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
+from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.momentum import EMPTY, MomentumContrast
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
 
 
 def paco_loss(

@@ -21,8 +21,8 @@ from wcdas.errors import InputError
 from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
 from wcdas.methods import ldam_drw
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import Parts, StageStart, StepBatch, StepState
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
 
 ROUTING = {
     "trains": "classifier",

@@ -15,8 +15,8 @@ from wcdas.checks import as_class_counts
 from wcdas.errors import InputError
 from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import Parts, StepBatch, StepState
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Parts, StepBatch, StepState
 
 EXPERTS = 3
 

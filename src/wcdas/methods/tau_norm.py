@@ -5,8 +5,8 @@ from torch import Tensor
 from wcdas.evaluation.posthoc import choose
 from wcdas.heads import TauNormHead
 from wcdas.methods.base import REPRESENTATION, Method
-from wcdas.training.method import StageStart
-from wcdas.training.model import Classifier
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import StageStart
 
 TAUS = tuple(i / 10 for i in range(21))
 

@@ -15,7 +15,7 @@ from wcdas.paper.claim import Setting
 from wcdas.paper.tables.protocols import STAND_IN, protocol
 from wcdas.paper.tables.training import run_folders, train
 from wcdas.report.style import COLOURS, HATCHES
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 GROUPS = ("few", "medium", "many")
 IN_WORDS = {

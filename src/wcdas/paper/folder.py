@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError
+from wcdas.files import write_synced
 from wcdas.names import unknown
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import MODES, Setting
-from wcdas.training.checkpoint import write_synced
-from wcdas.training.run_folder import check_free
+from wcdas.run.folder import check_free
 
 
 def chosen(names: Sequence[str], everything: bool) -> list[str]:

@@ -27,7 +27,7 @@ from wcdas.paper.concentrations import (
     trained,
 )
 from wcdas.report.style import COLOURS, MARKERS, draw
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 LEVEL = 0.05
 BOTH = (REPRESENTATION, CLASSIFIER)

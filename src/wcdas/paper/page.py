@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 
 import wcdas
+from wcdas.files import write_synced
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Claim, Setting, Table, Verdict
 from wcdas.paper.order import SECTIONS
 from wcdas.paper.results import Result
-from wcdas.training.checkpoint import write_synced
 
 TITLE = "Wrapped Cauchy Distributed Angular Softmax for Long-Tailed Visual Recognition"
 KINDS = {

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 import wcdas
+from wcdas.files import write_synced
 from wcdas.paper.claim import Finding, Setting, Table, Verdict
-from wcdas.training.checkpoint import write_synced
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from wcdas.paper.claim import Setting, Verdict
 from wcdas.paper.folder import begin, chosen
 from wcdas.paper.page import write_page
 from wcdas.paper.results import Result, read_result, write_result
-from wcdas.training.run_folder import next_folder
+from wcdas.run.folder import next_folder
 
 STYLES = {
     Verdict.HOLDS: "green",

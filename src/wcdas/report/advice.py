@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from wcdas.data.profile import FEW
 from wcdas.evaluation.table import percent
-from wcdas.recipes.single_step import smaller_batch
 from wcdas.report.charts import counted
 from wcdas.report.facts import FAR_BELOW, Facts, Failing
 from wcdas.report.results import signed
+from wcdas.run.single_step import smaller_batch
 
 NEAR_ZERO = 0.10
 LARGE_GAP = 0.20

@@ -2,7 +2,7 @@
 
 from wcdas.errors import InputError
 from wcdas.report.record import Record, neck_of, read_record
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 METHOD = "softmax"
 

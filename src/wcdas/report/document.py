@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from wcdas.files import write_synced
 from wcdas.report.chart import DARK, LIGHT, Chart
 from wcdas.report.html import warning_box
-from wcdas.training.checkpoint import write_synced
 
 HERE = Path(__file__).parent
 LIBRARY = "echarts.common.min.js"  # Apache ECharts 6.1.0, Apache-2.0, as published on npm

@@ -13,9 +13,9 @@ from wcdas.backbones import BACKBONES
 from wcdas.data.hugging_face import IN_MEMORY
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
-from wcdas.recipes.automatic import FINE_TUNED
-from wcdas.recipes.single_step import trained_on
 from wcdas.report.record import Record
+from wcdas.run.automatic import FINE_TUNED
+from wcdas.run.single_step import trained_on
 
 MEASURED = 3  # test images of a class, below which its accuracy says nothing
 FAR_BELOW = 0.20  # the mean over classes

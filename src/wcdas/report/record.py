@@ -12,11 +12,11 @@ import torch
 
 from wcdas.data.profile import LongTailSummary, groups, summary
 from wcdas.errors import InputError
+from wcdas.files import write_synced
 from wcdas.report.measure import FORMAT
-from wcdas.training.checkpoint import write_synced
-from wcdas.training.config import NeckConfig, as_table
-from wcdas.training.run_folder import RunFolder
-from wcdas.training.symptoms import warnings_in
+from wcdas.run.folder import RunFolder
+from wcdas.run.spec import NeckConfig, as_table
+from wcdas.run.symptoms import warnings_in
 
 GROUPS = ("many", "medium", "few")
 

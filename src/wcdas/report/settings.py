@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wcdas.report.record import Record, neck_of
-from wcdas.training.config import flat
+from wcdas.run.spec import flat
 
 NONE = "–"  # where a run has no such key
 OF_A_METHOD = ("method", "seed", "data", "head", "options", "stages", "info")

@@ -18,9 +18,9 @@ from wcdas.report.charts import run_charts
 from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
+from wcdas.run.folder import RunFolder, finished_runs, next_folder
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.result import again
-from wcdas.training.run_folder import RunFolder, finished_runs, next_folder
 
 PAGE, FIGURES = "report.html", "figures"
 

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from wcdas.data.dataset import Dataset
-from wcdas.data.report import describe
+from wcdas.data.description import describe
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Plan
 

@@ -8,10 +8,10 @@ from typing import Any
 from wcdas.data import in_memory
 from wcdas.errors import InputError
 from wcdas.methods import find_method
-from wcdas.recipes.places import place, placed
-from wcdas.recipes.settings import Settings, data_of, read_layers, read_own
+from wcdas.run.places import place, placed
+from wcdas.run.settings import Settings, data_of, read_layers, read_own
+from wcdas.run.spec import flat
 from wcdas.sweeps.plan import Plan
-from wcdas.training.config import flat
 
 SEEDS, MOST_SEEDS = 3, 1_000
 

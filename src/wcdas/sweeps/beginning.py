@@ -12,15 +12,15 @@ from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
-from wcdas.recipes.automatic import SMALL
-from wcdas.recipes.resuming import same_data
+from wcdas.processes import Ranks, choose_device
+from wcdas.run.automatic import SMALL
+from wcdas.run.building import create_trainer
+from wcdas.run.resuming import same_data
+from wcdas.run.spec import Config, as_table, build, flat
 from wcdas.sweeps.asked import Asked, extended, new_plan
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.run import in_processes
-from wcdas.training.building import create_trainer
-from wcdas.training.config import Config, as_table, build, flat
-from wcdas.training.distributed import Ranks, choose_device
 
 Table = dict[str, Any]
 AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from wcdas.errors import InterruptedRunError
+from wcdas.run.interrupt import Interrupt
 from wcdas.sweeps.plan import SweepRun
-from wcdas.training.interrupt import Interrupt
 
 POLL_SECONDS = 0.05
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from wcdas.errors import InputError
 from wcdas.methods import find_method
 from wcdas.names import unknown
-from wcdas.recipes import resolve
-from wcdas.recipes.effect import check_effect
-from wcdas.recipes.settings import check_keys, for_method
+from wcdas.run.effect import check_effect
+from wcdas.run.recipes import resolve
+from wcdas.run.settings import check_keys, for_method
 
 OF_A_METHOD = ("stages", "options")  # tables whose keys not every method has
 

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from wcdas.evaluation.table import percent
+from wcdas.run.display import Display
+from wcdas.run.folder import RunFolder
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun
-from wcdas.training.display import Display
-from wcdas.training.run_folder import RunFolder
 
 
 class SweepProgress(Display[Live]):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import WorkError
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 
 @dataclass(frozen=True)

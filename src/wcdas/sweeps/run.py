@@ -12,7 +12,13 @@ from rich.console import Console
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
 from wcdas.methods import find_method
-from wcdas.recipes.settings import said
+from wcdas.processes import choose_device
+from wcdas.run.finish import run_table
+from wcdas.run.folder import RunFolder
+from wcdas.run.interrupt import Interrupt
+from wcdas.run.schedule import planned
+from wcdas.run.settings import said
+from wcdas.run.spec import Config
 from wcdas.sweeps.announce import announce
 from wcdas.sweeps.children import side_by_side, train_command
 from wcdas.sweeps.folder import SweepFolder
@@ -21,12 +27,6 @@ from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.progress import SweepProgress
 from wcdas.sweeps.result import again
 from wcdas.sweeps.threads import in_threads
-from wcdas.training.config import Config
-from wcdas.training.distributed import choose_device
-from wcdas.training.finish import run_table
-from wcdas.training.interrupt import Interrupt
-from wcdas.training.run_folder import RunFolder
-from wcdas.training.schedule import planned
 
 Train = Callable[[Config, RunFolder, Interrupt | None], None]
 

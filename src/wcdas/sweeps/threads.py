@@ -10,10 +10,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 import torch
 
 from wcdas.errors import InterruptedRunError
-from wcdas.kernels.streams import own_stream
+from wcdas.run.interrupt import Interrupt
+from wcdas.streams import own_stream
 from wcdas.sweeps.one_by_one import reason_of
 from wcdas.sweeps.plan import SweepRun
-from wcdas.training.interrupt import Interrupt
 
 POLL_SECONDS = 0.2
 

@@ -14,7 +14,7 @@ from wcdas.paper.tables.measuring import measure, stand_in
 from wcdas.paper.tables.printed import Cell, Part, PrintedTable, Row, StandIn, read_table
 from wcdas.paper.tables.protocols import of_cell, of_stand_in, protocol
 from wcdas.paper.tables.training import folder, run_folders, train
-from wcdas.training.run_folder import RunFolder
+from wcdas.run.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ def test_protocols_of_the_paper():
     assert dict(inaturalist) == {"head.init": 1.0, "head.scale": 250.0}
     assert protocol("focal", "imagenet-lt", None).settings == ()
     assert protocol("wcdas", "cifar100-lt", 100).seeds == 3
-    assert protocol("wcdas", "cifar100-lt", 100).recipe in wcdas.recipes.list_recipes()
+    assert protocol("wcdas", "cifar100-lt", 100).recipe in wcdas.run.recipes.list_recipes()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6, 7, 8])

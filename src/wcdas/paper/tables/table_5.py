@@ -7,8 +7,8 @@ from typing import Any
 from wcdas.heads import WCDASHead
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
 from wcdas.paper.tables.printed import read_toml
-from wcdas.recipes import read_recipe, resolve
-from wcdas.training.config import Config
+from wcdas.run.recipes import read_recipe, resolve
+from wcdas.run.spec import Config
 
 HEADINGS = {
     "epochs": "epochs",

@@ -19,10 +19,10 @@ from wcdas.data import TAILED
 from wcdas.errors import InputError, WorkError
 from wcdas.paper.claim import Setting
 from wcdas.paper.tables.protocols import STAND_IN, Protocol
+from wcdas.processes import choose_device
+from wcdas.run.folder import RunFolder
 from wcdas.sweeps import Sweep
 from wcdas.sweeps.plan import SweepRun
-from wcdas.training.distributed import choose_device
-from wcdas.training.run_folder import RunFolder
 
 SWEEPS = "sweeps"
 QUICK_PROCESSES = 2

@@ -1,0 +1,1 @@
+"""The mathematics of the heads: by autograd, in chunks, over processes."""

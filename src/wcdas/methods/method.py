@@ -1,0 +1,148 @@
+"""What a method is: a head, the stages that train it, and hooks for what stages cannot say."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from wcdas.backbones.base import Backbone
+from wcdas.errors import InputError
+from wcdas.heads import Head
+from wcdas.methods.classifier import Classifier
+from wcdas.targets import MixedLabels
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model is built from, in training and again when its file is loaded.
+
+    Args:
+        backbone: images → features.
+        new_head: length of a feature vector → a head as the run's `head` table says.
+        class_counts: training images of every class, on the CPU.
+        options: the method's own, of the run's `options` table.
+    """
+
+    backbone: Backbone
+    new_head: Callable[[int], Head]
+    class_counts: Tensor
+    options: Mapping[str, Any]
+
+
+class StepBatch(NamedTuple):
+    """The samples of one step, on the device.
+
+    `inputs` may be mixed, and `target` is theirs; `labels` are those before mixing. `views` are
+    further versions of every image, one batch for each of the method's `views`; `second` are
+    inputs and labels drawn by the stage's `second_sampler`.
+    """
+
+    inputs: Tensor
+    target: Tensor | MixedLabels
+    labels: Tensor
+    views: tuple[Tensor, ...] = ()
+    second: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass
+class StepState:
+    """Where training is, and the two things most steps are made of.
+
+    Args:
+        stage: its name.
+        class_counts: training images of every class, on the device.
+        options: the method's own.
+        features: inputs → features, in the run's precision, without gradients where the stage
+            trains the classifier alone. The first call of a step is what the log describes.
+        loss: features and target → the loss that the stage names, through the model's head.
+        progress: of the stage, from 0 to 1, a tensor () on the device.
+        lr: the learning rate of this step, likewise.
+        precision: in which the backbone runs; that of features is higher behind a neck.
+    """
+
+    stage: str
+    class_counts: Tensor
+    options: Mapping[str, Any]
+    features: Callable[[Tensor], Tensor]
+    loss: Callable[[Tensor, Tensor | MixedLabels], Tensor]
+    progress: Tensor = field(default_factory=lambda: torch.zeros(()))
+    lr: Tensor = field(default_factory=lambda: torch.zeros(()))
+    precision: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class StageStart:
+    """What a stage may look at when it begins.
+
+    Args:
+        stage: its name.
+        class_counts: training images of every class, on the CPU.
+        options: the method's own.
+        features: features and labels of the training images as they are, without augmentation.
+        held_out: the same of the images of `selection.holdout`, which no stage trains on.
+    """
+
+    stage: str
+    class_counts: Tensor
+    options: Mapping[str, Any]
+    features: Callable[[], tuple[Tensor, Tensor]]
+    held_out: Callable[[], tuple[Tensor, Tensor]]
+
+
+def plain_model(parts: Parts) -> Classifier:
+    """A backbone and a head, nothing else."""
+    return Classifier(parts.backbone, parts.new_head(parts.backbone.num_features))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the paper's tables.
+
+    Args:
+        summary: what it is, in a line.
+        paper: where it comes from.
+        defaults: the table of a recipe: `head` and `stages`, in the order they run.
+        reported: numbers that its own paper reports, with dataset and network.
+        options: the names and default values of what the hooks take from the `options` table.
+        views: augmentations of further versions of every image, in stages that train all.
+        unmixed: the stages that cannot take images mixed of two classes.
+        selects: whether a stage chooses on the images of `selection.holdout`.
+        own_loss: the stages in which `training_step` takes no loss of the configuration.
+        prior: the class prior of its logits, "train", "uniform" or "none", where it does not
+            follow from the last stage.
+        build_model: the model, where it is more than a backbone and a head.
+        begin_stage: called when a stage begins; may change the values of parameters and buffers.
+        training_step: model, batch and state → the loss of a step.
+    """
+
+    summary: str
+    paper: str
+    defaults: Mapping[str, Any]
+    reported: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    views: tuple[str, ...] = ()
+    unmixed: tuple[str, ...] = ()
+    selects: bool = False
+    own_loss: tuple[str, ...] = ()
+    prior: str = ""
+    build_model: Callable[[Parts], Classifier] = plain_model
+    begin_stage: Callable[[Classifier, StageStart], None] | None = None
+    training_step: Callable[[Classifier, StepBatch, StepState], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        who = f"the method {self.summary!r}"
+        tables = self.defaults if isinstance(self.defaults, Mapping) else {}
+        head, stages = tables.get("head"), tables.get("stages")
+        if not isinstance(head, Mapping) or "name" not in head:
+            raise InputError(f"{who} has head {head!r}; expected defaults with head={{'name': …}}")
+        if not isinstance(stages, Mapping) or not stages:
+            raise InputError(
+                f"{who} has stages {stages!r}; expected defaults with "
+                "stages={'representation': {…}, …}"
+            )
+        for name in ("views", "unmixed", "own_loss"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InputError(f"{who} has {name} {value!r}; expected a tuple, ({value!r},)")

@@ -1,0 +1,164 @@
+"""One process, or one of several: which one this is, and what they tell each other."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from wcdas.errors import InputError
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process's place among all."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+
+@contextmanager
+def ranks(device: str) -> Iterator[Ranks]:
+    """Join the processes torchrun started, or be the only one."""
+    chosen = choose_device(device)
+    if "WORLD_SIZE" not in os.environ:
+        yield Ranks(0, 1, chosen)
+        return
+    if chosen.type == "cuda":
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_device(name: str) -> torch.device:
+    """The device a user named; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"device is {name!r}; expected auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device is {name!r}; expected auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device is {name!r}, but no GPU is available; use --device cpu")
+    return device
+
+
+def count() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def total(values: Tensor) -> Tensor:
+    """The sum over all processes; the values themselves where there is one."""
+    return _reduced(values, dist.ReduceOp.SUM)
+
+
+def mean(values: Tensor) -> Tensor:
+    """The mean over all processes; the values themselves where there is one."""
+    return values if count() == 1 else total(values) / count()
+
+
+def largest(values: Tensor) -> Tensor:
+    """The largest over all processes; the values themselves where there is one."""
+    return _reduced(values, dist.ReduceOp.MAX)
+
+
+def _reduced(values: Tensor, operation: Any) -> Tensor:
+    if count() == 1:
+        return values
+    values = values.detach().clone()
+    dist.all_reduce(values, operation)
+    return values
+
+
+def gather(rows: Tensor) -> Tensor:
+    """The rows of all processes, joined; each may have another number of rows."""
+    if count() == 1:
+        return rows
+    device = rows.device if dist.get_backend() == "nccl" else torch.device("cpu")
+    rows = rows.to(device)
+    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(count())]
+    dist.all_gather(counts, torch.tensor([len(rows)], device=device))
+    longest = max(int(n) for n in counts)
+    padded = torch.zeros(longest, *rows.shape[1:], dtype=rows.dtype, device=device)
+    padded[: len(rows)] = rows
+    parts = [torch.zeros_like(padded) for _ in range(count())]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[: int(n)] for part, n in zip(parts, counts, strict=True)])
+
+
+def share_buffers(module: nn.Module) -> None:
+    """Give every process the buffers of the first: each has its own statistics of a batch norm."""
+    if count() > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
+
+
+def of_all(rows: Tensor) -> Tensor:
+    """The rows of all processes; a gradient goes back to the process that a row came from."""
+    gathered: Tensor = _Gathered.apply(rows)
+    return gathered
+
+
+class _Gathered(torch.autograd.Function):
+    """As in `torch.distributed.nn`, which keeps the process group alive beyond its end."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(gradient)
+        return gradient.tensor_split(dist.get_world_size())[dist.get_rank()]
+
+
+def joined(rows: Tensor, sizes: list[int]) -> Tensor:
+    """The rows of all processes, of which each has as many as `sizes` says."""
+    padded = F.pad(rows, (0, 0) * (rows.dim() - 1) + (0, max(sizes) - len(rows)))
+    parts = zip(of_all(padded[None]).unbind(0), sizes, strict=True)
+    return torch.cat([part[:size] for part, size in parts])
+
+
+def of_the_mean(parameter: Tensor, *, shared: bool) -> Tensor:
+    """A parameter whose gradient is that of the mean over the processes.
+
+    Args:
+        parameter: of the classes that this process has.
+        shared: all processes have it alike, and each sees a part of its gradient.
+    """
+    result: Tensor = _OfTheMean.apply(parameter, shared)
+    return result
+
+
+class _OfTheMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor, shared: bool) -> Tensor:
+        ctx.shared = shared
+        return parameter.view_as(parameter)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        if ctx.shared:
+            gradient = gradient.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(gradient)
+        return gradient / dist.get_world_size(), None

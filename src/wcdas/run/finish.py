@@ -1,0 +1,80 @@
+"""What a run writes down: what it is when it starts, what came out when it ends."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import wcdas
+from wcdas.data.dataset import Dataset
+from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.methods.method import Method, plain_model
+from wcdas.run.model_file import ModelInfo, save_model
+from wcdas.run.prior import recorded_prior
+from wcdas.run.spec import Config, as_table
+from wcdas.run.trainer import Trainer
+
+# Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
+LOWEST_TEMPERATURE = 1.0
+
+
+def run_table(
+    config: Config, method: Method, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What run.toml holds; `given` is what was set for the run, later over earlier."""
+    versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
+    info = {
+        "fingerprint": dataset.fingerprint,
+        "prior": recorded_prior(method, config.stages),
+        "class_counts": dataset.class_counts.tolist(),
+        "data": dataset.description,
+        "given": [dict(layer) for layer in given],
+        "versions": versions | {"python": platform.python_version()},
+    }
+    return as_table(config) | {"info": info}
+
+
+def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
+    """Fit the temperature, measure the last epoch, write the model.
+
+    The main process gets the features of the test samples, and their logits over the temperature.
+    """
+    config, dataset = trainer.config, trainer.dataset
+    held_out = trainer.held_out_logits()
+    temperature = fit_temperature(*held_out, LOWEST_TEMPERATURE) if len(held_out[1]) else 1.0
+    features, logits = trainer.predict(dataset.test)
+    logits = logits / temperature
+    if not trainer.ranks.is_main:
+        return None
+    counts, names = dataset.class_counts, dataset.class_names
+    metrics = evaluate(logits, dataset.test.labels, counts, names)
+    info = ModelInfo(
+        backbone=config.backbone.name,
+        head=trainer.head_name,
+        head_options=trainer.head_options,
+        class_names=names,
+        class_counts=counts.tolist(),
+        channels=dataset.channels,
+        input_size=config.input_size,
+        mean=trainer.loading["mean"],
+        std=trainer.loading["std"],
+        temperature=temperature,
+        prior=recorded_prior(trainer.method, config.stages),
+        method=config.method,
+        dataset=dataset.name,
+        options=dict(config.options),
+        built_by_method=trainer.method.build_model is not plain_model,
+        neck=config.neck.name,
+        neck_features=config.neck.features,
+    )
+    save_model(trainer.folder.model, trainer.model, info)
+    facts = {
+        "method": config.method,
+        "dataset": dataset.name,
+        "temperature": temperature,
+        "held_out": len(held_out[1]),  # images that it was fitted on
+    }
+    trainer.folder.write_metrics(facts | metrics)
+    return features, logits

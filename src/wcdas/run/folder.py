@@ -1,0 +1,159 @@
+"""The folder of a run: what it is, how far it is, what came out."""
+
+import errno
+import json
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from wcdas.errors import InputError, WorkError
+from wcdas.files import write_synced
+
+
+class RunFolder:
+    """Paths and small files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoint"
+        self.model = path / "model.safetensors"
+        self.failure = path / "failure.txt"
+        self._run, self._log, self._metrics = (
+            path / name for name in ("run.toml", "log.jsonl", "metrics.json")
+        )
+
+    @property
+    def exists(self) -> bool:
+        return self._run.exists()
+
+    @property
+    def is_finished(self) -> bool:
+        return self._metrics.exists() and self.model.exists()
+
+    def create(self, run: dict[str, Any]) -> None:
+        """Make the folder and write down what the run is."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_synced(self._run, tomli_w.dumps(run).encode())
+        except OSError as error:
+            raise InputError(
+                f"the output folder {self.path} cannot be written "
+                f"({os.strerror(error.errno or 0)}); choose another with --out"
+            ) from None
+
+    def read_run(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self._run.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{self.path} holds no run; expected a run.toml in it") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{self._run} is damaged: {error}") from None
+
+    def log(self, line: dict[str, Any]) -> None:
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint counts on it
+
+    def read_log(self) -> list[dict[str, Any]]:
+        if not self._log.exists():
+            return []
+        return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+
+    def keep_log(self, lines: int) -> None:
+        """Drop what was logged after the checkpoint that a resumed run goes on from."""
+        if self._log.exists():
+            kept = self._log.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
+            write_synced(self._log, "".join(kept).encode())
+
+    def write_metrics(self, metrics: dict[str, Any]) -> None:
+        write_synced(self._metrics, (json.dumps(metrics, indent=1) + "\n").encode())
+
+    def read_metrics(self) -> dict[str, Any]:
+        try:
+            metrics: dict[str, Any] = json.loads(self._metrics.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise self.unfinished() from None
+        return metrics
+
+    def write_failure(self, reason: str) -> None:
+        """Why the run has no result, and going on would end the same way."""
+        write_synced(self.failure, f"{reason}\n".encode())
+
+    def unfinished(self) -> InputError:
+        """The error for a run that has no result, to be raised by the caller."""
+        if self.failure.exists():
+            return InputError(f"{self.path} failed: {self.failure.read_text('utf-8').strip()}")
+        return InputError(
+            f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
+        )
+
+
+def finished_runs(path: Path) -> list[Path]:
+    """The finished runs in a folder of runs, by name."""
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    return [folder for folder in inside if RunFolder(folder).is_finished]
+
+
+def next_folder(name: str) -> Path:
+    """runs/<name>-<n>, the first that is free."""
+    n = 1
+    while (path := Path("runs") / f"{name}-{n}").exists():
+        n += 1
+    return path
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Failures of the machine as one line that says what to do; what was done is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise WorkError(
+            f"the disk is full; make room and go on with: wcdas train --out {folder} --resume"
+        ) from None
+    except (MemoryError, RuntimeError) as error:
+        text = str(error)
+        told = "out of memory" in text or "can't allocate memory" in text
+        if not told and not isinstance(error, MemoryError):
+            raise
+        raise WorkError(
+            "out of memory; lower --set batch_size=…, cut batches into parts with "
+            "--set stages.NAME.accumulate=2, or lower --set input_size=…"
+        ) from None
+
+
+def check_free(path: Path) -> None:
+    """The output folder is empty or not there yet, and can be written."""
+    try:
+        used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
+    if used:
+        remedy = "choose" if RunFolder(path).failure.exists() else "go on with --resume or choose"
+        raise InputError(f"the output folder {path} is not empty; {remedy} another")
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "no permission" if there.is_dir() else f"{there} is a file"
+        raise InputError(
+            f"the output folder {path} cannot be written ({reason}); choose another with --out"
+        )
+
+
+@contextmanager
+def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
+    """Bad input that shows only in the first step leaves no run."""
+    try:
+        yield
+    except InputError:
+        if created and not any(folder.checkpoints.glob("*")):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise

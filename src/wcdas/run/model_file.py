@@ -1,0 +1,112 @@
+"""A trained model in one safetensors file that needs no other file and no network to load."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from wcdas.backbones import create_backbone
+from wcdas.errors import InputError
+from wcdas.files import write_synced
+from wcdas.heads import create_head
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Method, Parts, plain_model
+
+FORMAT, OLDEST = 2, 1
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the weights do not say."""
+
+    backbone: str
+    head: str
+    head_options: dict[str, Any]
+    class_names: list[str]
+    class_counts: list[int]
+    channels: int
+    input_size: int
+    mean: list[float]
+    std: list[float]
+    temperature: float
+    prior: str  # the class prior its logits were trained under: train, uniform or none
+    method: str
+    dataset: str
+    options: dict[str, Any] = field(default_factory=dict)  # of the method
+    built_by_method: bool = False  # whether the model is more than a backbone and a head
+    neck: str = "none"
+    neck_features: int = 0
+    format: int = FORMAT
+
+
+def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
+    tensors = {
+        name: value.detach().cpu().contiguous()
+        for name, value in model.state_dict().items()
+        if name.startswith(("backbone.", "head."))
+    }
+    write_synced(path, save(tensors, metadata={"wcdas": json.dumps(asdict(info))}))
+
+
+def load_model(
+    path: Path, find_method: Callable[[str], Method] | None = None
+) -> tuple[Classifier, ModelInfo]:
+    """The classifier in evaluation mode on the CPU, and what it was trained on.
+
+    `find_method` finds the method that builds the model, where a backbone and a head are not all.
+    """
+    tensors, facts = _read(path)
+    try:
+        info = ModelInfo(**facts | {"format": FORMAT})
+        if info.built_by_method and find_method is not None:
+            model = find_method(info.method).build_model(_parts(info))
+        else:
+            model = plain_model(_parts(info))
+        model.auxiliary = None
+        model.load_state_dict(tensors)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        first_line = str(error).splitlines()[0]
+        raise InputError(f"{path} is damaged, its parts do not fit: {first_line}") from None
+    return model.eval(), info
+
+
+def _parts(info: ModelInfo) -> Parts:
+    backbone = create_backbone(
+        info.backbone, channels=info.channels, input_size=info.input_size
+    ).attach_neck(info.neck, info.neck_features)
+    return Parts(
+        backbone,
+        lambda length: create_head(
+            info.head, length, len(info.class_names), info.class_counts, **info.head_options
+        ),
+        torch.tensor(info.class_counts),
+        info.options,
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, "pt") as file:
+            notes = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read as a model: {error}") from None
+    if "wcdas" not in notes:
+        raise InputError(f"{path} was not written by wcdas; expected a run's model.safetensors")
+    try:
+        facts: dict[str, Any] = json.loads(notes["wcdas"])
+        own_names: dict[str, str] = json.loads(notes.get("names", "{}"))  # where timm reads it too
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
+    if facts.get("format") not in range(OLDEST, FORMAT + 1):
+        raise InputError(
+            f"{path} has model format {facts.get('format')}; this version reads {OLDEST} to "
+            f"{FORMAT}. Install the version of wcdas that wrote it"
+        )
+    return {own_names.get(name, name): value for name, value in tensors.items()}, facts

@@ -1,0 +1,114 @@
+"""What every stage names is built once before any work, so that a wrong value is refused early."""
+
+from torch import Tensor
+
+from wcdas import names
+from wcdas.data.augment import create_augmentation
+from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.samplers import SAMPLERS, Sampler, create_sampler, whole_batches
+from wcdas.errors import InputError
+from wcdas.heads import create_head
+from wcdas.losses import create_loss
+from wcdas.methods.classifier import FROM_LINEAR
+from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.methods.method import Method, plain_model
+from wcdas.processes import Ranks
+from wcdas.run.spec import Config, Stage
+
+
+def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
+    """The sampler a stage names: one of `data`, or the learned one."""
+    options = dict(stage.sampler_options)
+    if stage.sampler != "meta":
+        if stage.sampler not in SAMPLERS:
+            raise names.unknown("sampler", stage.sampler, [*SAMPLERS, "meta"])
+        return create_sampler(stage.sampler, labels, num_classes, **options)
+    context = {"labels": labels, "num_classes": num_classes, "device": ranks.device}
+    return names.create("sampler", {"meta": MetaSampler}, "meta", options, **context)
+
+
+def check_stages(
+    config: Config, method: Method, dataset: Dataset, kept: Tensor, ranks: Ranks
+) -> None:
+    """Refuse what a later stage would trip over; `kept` are the images that are trained on."""
+    labels = dataset.train.labels[kept]
+    for name, stage in config.stages.items():
+        try:
+            stage_sampler(stage, labels, dataset.num_classes, ranks)
+            batch = whole_batches(labels, stage.batch_size, ranks.world)[0]
+            if config.neck.name != "none" and stage.trains == "all":
+                _check_batch_norm(config.neck.name, stage, len(batch), ranks.world)
+            for policy in (stage.augment, *method.views):
+                create_augmentation(policy, size=1)
+            if stage.second_sampler:
+                create_sampler(stage.second_sampler, labels, dataset.num_classes)
+            if stage.head != "keep" and method.build_model is not plain_model:
+                raise InputError(
+                    f"head is {stage.head!r}, but {config.method} builds its own; expected 'keep'"
+                )
+            if stage.head not in ("keep", "fresh"):
+                create_head(stage.head, 1, dataset.num_classes)
+            _check_loss(stage, dataset)
+            if name in method.unmixed and (stage.mixup or stage.cutmix):
+                raise InputError(
+                    f"{config.method} needs images of one class there; set mixup and cutmix to 0"
+                )
+            if stage.trains == "nothing" and method.begin_stage is None:
+                raise InputError(
+                    f"trains is 'nothing', but {config.method} sets no values there; "
+                    "expected 'all' or 'classifier'"
+                )
+            _check_set_head(name, stage, config.method, method)
+            if stage.head in FROM_LINEAR and config.head["name"] != "linear":
+                raise InputError(
+                    f"head is {stage.head!r}, which is built from a linear one, but head.name is "
+                    f"{config.head['name']!r}; expected 'linear'"
+                )
+            if name in method.own_loss:
+                _check_own_loss(config.method, stage)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"stage {name}: {error}") from None
+
+
+def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:
+    """In training a batch norm has no statistics of a single sample."""
+    if batch // (world * stage.accumulate) < 2:
+        parts = f" in {world * stage.accumulate} parts" if world * stage.accumulate > 1 else ""
+        raise InputError(
+            f"a batch of {batch}{parts} leaves one sample to the batch norm of the neck {neck!r}; "
+            "expected batch_size / accumulate of at least 2 in every process"
+        )
+
+
+def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> None:
+    """What a method sets where nothing is trained are the values of one head."""
+    own = method.defaults["stages"].get(name, {}).get("head", "keep")
+    if stage.trains == "nothing" and stage.head != own:
+        raise InputError(
+            f"head is {stage.head!r}, but {called} sets the values of {own!r} there; leave it out"
+        )
+
+
+def _check_own_loss(method: str, stage: Stage) -> None:
+    """What would have no effect is refused."""
+    plain = Stage()
+    for key in ("loss", "prior", "label_smoothing"):
+        if (value := getattr(stage, key)) != getattr(plain, key):
+            raise InputError(f"{key} is {value!r}, but {method} has its own loss; leave it out")
+
+
+def _check_loss(stage: Stage, dataset: Dataset) -> None:
+    if stage.cutmix and isinstance(dataset.train, FeatureVectors):
+        raise InputError(f"cutmix is {stage.cutmix:g}, but features are no images; leave it out")
+    if stage.loss == "cross-entropy":
+        if stage.loss_options:
+            raise InputError("loss_options are given, but cross-entropy has none; leave them out")
+        return
+    if stage.prior:
+        raise InputError(
+            f"prior is {stage.prior:g}, but it acts on cross-entropy alone; set it to 0"
+        )
+    if stage.loss == "center":
+        raise InputError("center is a loss on features beside another loss, not a stage's own")
+    smoothed = {"label_smoothing": stage.label_smoothing} if stage.label_smoothing else {}
+    create_loss(stage.loss, dataset.class_counts, **(dict(stage.loss_options) | smoothed))

@@ -1,0 +1,138 @@
+"""One training step's loss, as a module that DDP can wrap."""
+
+import torch
+from torch import Tensor, nn
+
+from wcdas.data.profile import groups
+from wcdas.errors import InputError
+from wcdas.heads.functional.sphere import unit
+from wcdas.losses import create_loss
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Method, StepBatch, StepState
+from wcdas.run.spec import Config, Stage
+from wcdas.targets import MixedLabels
+
+AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Step(nn.Module):
+    """A batch → loss and features; the backbone is frozen in a classifier stage."""
+
+    log_prior: Tensor | None
+
+    def __init__(
+        self,
+        model: Classifier,
+        method: Method,
+        config: Config,
+        name: str,
+        stage: Stage,
+        class_counts: Tensor,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.model, self.stage, self.amp = model, stage, config.amp
+        self.training_step = method.training_step
+        self.state = StepState(
+            name, class_counts.to(device), config.options, self._features, self._loss
+        )
+        self.state.precision = AMP.get(config.amp, torch.float32)
+        self.seen: Tensor | None = None
+        self.frozen = stage.trains != "all"
+        self.loss: nn.Module | None = None
+        if stage.loss != "cross-entropy":
+            options = dict(stage.loss_options)
+            if stage.label_smoothing:
+                options["label_smoothing"] = stage.label_smoothing
+            self.loss = create_loss(stage.loss, class_counts, **options)
+        prior = class_counts.double() / class_counts.sum()
+        log_prior = (stage.prior * prior.log()).float() if stage.prior else None
+        self.register_buffer("log_prior", log_prior, persistent=False)
+        self.to(device)
+
+    def train(self, mode: bool = True) -> "Step":
+        """A frozen backbone stays in evaluation mode, its batch norm untouched."""
+        super().train(mode)
+        if self.frozen:
+            self.model.backbone.eval()
+        return self
+
+    def forward(self, batch: StepBatch) -> tuple[Tensor, Tensor]:
+        self.seen = None
+        if self.training_step is None:
+            loss = self._loss(self._features(batch.inputs), batch.target)
+        else:
+            loss = self.training_step(self.model, batch, self.state)
+            self._check(loss)
+        assert self.seen is not None
+        return loss, self.seen
+
+    def _check(self, loss: object) -> None:
+        """What a method's step gives back."""
+        step = f"training_step in stage {self.state.stage}"
+        if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+            shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else loss
+            raise InputError(
+                f"{step} returned {shown}; expected the loss, a tensor of shape () with a gradient"
+            )
+        if self.seen is None:
+            raise InputError(f"{step} never called state.features; expected it on the inputs")
+
+    def _features(self, inputs: Tensor) -> Tensor:
+        with (
+            torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()),
+            torch.autocast(
+                inputs.device.type, AMP.get(self.amp, torch.bfloat16), enabled=self.amp != "none"
+            ),
+        ):
+            features = self.model.features(inputs)
+        if self.seen is None:
+            self.seen = features.detach()
+        return features
+
+    def _loss(self, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
+        head = self.model.head
+        if self.loss is None:
+            smoothing = self.stage.label_smoothing
+            return head.loss(features, target, label_smoothing=smoothing, log_prior=self.log_prior)
+        if isinstance(target, MixedLabels):
+            first, second = (self._loss(features, y) for y in (target.first, target.second))
+            return target.lam * first + (1 - target.lam) * second
+        value: Tensor = self.loss(head(features, target), target)
+        return value
+
+
+class EpochStatistics:
+    """Sums over an epoch, on the device, so that nothing waits for it."""
+
+    COUNT_CLASSES_UP_TO = 2_000  # above, the training accuracy would cost another product
+
+    def __init__(self, class_counts: Tensor, device: torch.device) -> None:
+        of_class = torch.stack(list(groups(class_counts).values())).int().argmax(0)
+        self.group = of_class.to(device)
+        self.counts_right = len(class_counts) <= self.COUNT_CLASSES_UP_TO
+        self.sums = torch.zeros(9, dtype=torch.float64, device=device)
+        self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)
+
+    def reset(self) -> None:
+        self.sums.zero_()
+        self.first_bad.fill_(-1)
+
+    @torch.no_grad()
+    def add(
+        self, loss: Tensor, features: Tensor, labels: Tensor, model: Classifier, step: Tensor
+    ) -> None:
+        """Loss, samples, right ones; the angle to the own class and its count by group."""
+        bad = ~loss.isfinite() & (self.first_bad < 0)
+        self.first_bad.copy_(torch.where(bad, step.squeeze(0), self.first_bad))
+        features = features.float()
+        own = unit(model.head.weight.float()[labels])[0]
+        cosine = (unit(features)[0] * own).sum(1).clamp(-1, 1)
+        group = self.group[labels]
+        n = len(labels)
+        self.sums[0] += loss.detach() * n
+        self.sums[1] += n
+        if self.counts_right:
+            self.sums[2] += (model.head(features).argmax(1) == labels).sum()
+        self.sums.index_add_(0, 3 + group, cosine.acos().double())
+        self.sums.index_add_(0, 6 + group, torch.ones_like(cosine, dtype=torch.float64))

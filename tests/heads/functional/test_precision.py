@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from wcdas.heads.functional.precision import _matmul_ieee, full_precision, matmul, without_autocast
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_lower_precision_is_raised_to_float32(dtype):
+    assert full_precision(torch.ones(2, dtype=dtype)).dtype == torch.float32
+
+
+def test_float64_stays():
+    assert full_precision(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_autocast_is_off_inside():
+    a = torch.randn(4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (a @ a).dtype == torch.bfloat16
+        with without_autocast(a):
+            assert (a @ a).dtype == torch.float32
+
+
+def test_meta_tensors_pass():
+    with without_autocast(torch.empty(2, device="meta")):
+        pass
+
+
+def test_the_operator_is_registered_whole():
+    """Derivatives, batching and shape inference of the operator that keeps TF32 out."""
+    a = torch.randn(4, 3, requires_grad=True)
+    b = torch.randn(3, 5, requires_grad=True)
+    torch.library.opcheck(_matmul_ieee, (a, b))
+    batched = torch.func.vmap(_matmul_ieee, (0, None))(torch.randn(2, 4, 3), b)
+    assert batched.shape == (2, 4, 5)
+    x, y = a.double().detach().requires_grad_(), b.double().detach().requires_grad_()
+    assert torch.autograd.gradcheck(_matmul_ieee, (x, y))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_tf32_stays_out_of_the_product_and_its_gradient(compiled):
+    a = torch.randn(256, 512, device="cuda", requires_grad=True)
+    b = torch.randn(512, 256, device="cuda")
+    exact = (a.double() @ b.double()).float()
+    exact_gradient = (torch.ones(256, 256, device="cuda").double() @ b.double().mT).float()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        rough = a @ b
+        product = (torch.compile(matmul) if compiled else matmul)(a, b)
+        (gradient,) = torch.autograd.grad(product.sum(), a)
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+    assert (rough - exact).norm() > 1e-4 * exact.norm()
+    assert (product - exact).norm() < 1e-6 * exact.norm()
+    assert (gradient - exact_gradient).norm() < 1e-6 * exact_gradient.norm()

@@ -1,0 +1,154 @@
+"""Real runs for the tests: on the digits, and on their pixels as features."""
+
+import json
+import multiprocessing
+import runpy
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from wcdas.backbones import create_backbone
+from wcdas.data import Dataset, FeatureVectors, open_dataset
+from wcdas.heads import create_head
+from wcdas.methods import METHODS
+from wcdas.methods.classifier import Classifier
+from wcdas.processes import Ranks
+from wcdas.run.folder import RunFolder
+from wcdas.run.spec import build
+from wcdas.run.trainer import Trainer
+
+CHILD = Path(__file__).parents[1] / "child.py"
+NEVER = 1e9
+NOTHING = ("", 0, 0)
+
+
+class Child:
+    """A process that runs the command line."""
+
+    def __init__(self, arguments: list[str], output: Path, *options: object) -> None:
+        context = multiprocessing.get_context("forkserver")
+        given = {"given": (arguments, str(output), *options)}
+        self.output = output
+        self.process = context.Process(target=runpy.run_path, args=(str(CHILD), given, "__main__"))
+        self.process.start()
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            assert self.process.is_alive(), f"ended too early: {self.output.read_text()}"
+            time.sleep(0.002)
+
+    def status(self) -> int | None:
+        self.process.join(600)  # None, if it hangs
+        return self.process.exitcode
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    """Start the command line in a process: start("train", "--out", …, checkpoint_seconds=0).
+
+    `happens` is what happens to it: see `child.py`.
+    """
+    children: list[Child] = []
+
+    def started(
+        *arguments: object,
+        checkpoint_seconds: float = NEVER,
+        happens: tuple[str, int, int] = NOTHING,
+        environment: dict[str, str] | None = None,
+    ) -> Child:
+        output = tmp_path / f"output-{len(children)}"
+        words = [str(a) for a in arguments]
+        children.append(Child(words, output, checkpoint_seconds, happens, environment or {}))
+        return children[-1]
+
+    yield started
+    for child in children:
+        child.process.kill()
+        child.process.join()
+
+
+class Written:
+    """What a run has left in its folder."""
+
+    @staticmethod
+    def log(run: Path) -> list[dict[str, Any]]:
+        """The whole lines of a log, without the times."""
+        file = run / "log.jsonl"
+        text = file.read_text() if file.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line[-1] == "\n"]
+        return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+    @staticmethod
+    def assert_same(run: Path, other: Path) -> None:
+        """Bit for bit the same model and metrics, and the same log apart from times."""
+        assert Written.log(run) == Written.log(other)
+        for name in ("metrics.json", "model.safetensors"):
+            assert (run / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+@pytest.fixture
+def digits() -> Dataset:
+    return open_dataset("digits-lt")
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
+    """A trainer on the digits, or on their pixels where the backbone is `identity`."""
+
+    def made(
+        head: str = "linear",
+        backbone: str = "resnet32",
+        dataset: Dataset | None = None,
+        holdout: float = 0.0,
+        seed: int = 0,
+        neck: str = "none",
+        **stages: dict[str, Any],
+    ) -> Trainer:
+        table = {
+            "method": "softmax",
+            "seed": seed,
+            "data": {},
+            "head": {"name": head},
+            "neck": {"name": neck},
+            "augment": {"flip": False},
+            "calibration": {"holdout": holdout},
+            "stages": {n: {"batch_size": 32} | stage for n, stage in stages.items()},
+        }
+        data = dataset or (pixels_as_features(digits) if backbone == "identity" else digits)
+        torch.manual_seed(0)
+        net = create_backbone(backbone, channels=data.channels, input_size=data.input_size)
+        net.attach_neck(neck)
+        model = Classifier(net, create_head(head, net.num_features, data.num_classes))
+        statistics = [] if backbone == "identity" else [0.3]
+        loading = {
+            "size": data.input_size,
+            "channels": data.channels,
+            "mean": statistics,
+            "std": statistics,
+            "workers": 0,
+        }
+        ranks = Ranks(0, 1, torch.device("cpu"))
+        folder = RunFolder(tmp_path / "run")
+        folder.create(table)
+        softmax = METHODS["softmax"]
+        return Trainer(build(table), softmax, data, model, loading, folder, ranks, None)
+
+    return made
+
+
+def pixels_as_features(digits: Dataset) -> Dataset:
+    splits = {
+        name: FeatureVectors(split.pixels.flatten(1) / 255, split.labels, name)
+        for name, split in (("train", digits.train), ("test", digits.test))
+    }
+    return replace(digits, input_size=0, channels=64, **splits)
