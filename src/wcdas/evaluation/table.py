@@ -1,6 +1,6 @@
 """Result tables as plain text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 GROUPS = {"many": "many (> 100)", "medium": "medium (20–100)", "few": "few (< 20)"}
@@ -9,6 +9,23 @@ GROUPS = {"many": "many (> 100)", "medium": "medium (20–100)", "few": "few (< 
 def percent(value: float | None) -> str:
     """56.7 for 0.567, – for a group without classes."""
     return "–" if value is None else f"{100 * value:.1f}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Rows of cells as text, each column as wide as its longest cell.
+
+    Args:
+        rows: of equally many cells.
+        left: the columns that are flush left; the others are flush right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -32,17 +49,7 @@ def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     for group, label in GROUPS.items():
         rows.append([label, *(percent(metrics[group]) for metrics in results.values())])
     rows.append([everything, *(percent(m[m["headline"]]) for m in results.values())])
-
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    )
+    return aligned(rows)
 
 
 def class_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -53,9 +60,4 @@ def class_table(rows: Sequence[Mapping[str, Any]]) -> str:
         counts = (str(row["train_images"]), str(row["test_images"]))
         confused = row["most_confused_with"]
         lines.append([str(row["class"]), *counts, percent(row["accuracy"]), str(confused or "")])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        f"{name:<{widths[0]}}  {train:>{widths[1]}}  {test:>{widths[2]}}  "
-        f"{accuracy:>{widths[3]}}  {confused}".rstrip()
-        for name, train, test, accuracy, confused in lines
-    )
+    return aligned(lines, left={0, 4})
