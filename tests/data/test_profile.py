@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from wcdas.data.profile import canonical_indices, first_indices, groups, long_tail_counts, summary
+from wcdas.data.profile import canonical_indices, first_indices, long_tail_counts, summary
 from wcdas.errors import InputError
 
 
@@ -72,15 +72,6 @@ def test_canonical_sets_are_nested():
 def test_first_indices_follow_the_file():
     labels = torch.tensor([1, 0, 1, 0, 0])
     assert first_indices(labels, [2, 1]).tolist() == [1, 3, 0]
-
-
-def test_groups_at_their_borders():
-    masks = groups(torch.tensor([101, 100, 20, 19]))
-    assert {name: mask.tolist() for name, mask in masks.items()} == {
-        "many": [True, False, False, False],
-        "medium": [False, True, True, False],
-        "few": [False, False, False, True],
-    }
 
 
 def test_summary_of_a_tail():

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from wcdas.errors import InputError
+from wcdas.groups import group_sizes
 from wcdas.names import unknown
 
 PROFILES = ("exp", "step")
-MANY, FEW = 100, 20
 
 
 def long_tail_counts(
@@ -62,12 +62,6 @@ def first_indices(labels: Tensor, counts: list[int]) -> Tensor:
     return torch.cat([(labels == c).nonzero()[:count, 0] for c, count in enumerate(counts)])
 
 
-def groups(class_counts: Tensor) -> dict[str, Tensor]:
-    """Masks of the many (> 100), medium (20 to 100) and few (< 20 training images) classes."""
-    many, few = class_counts > MANY, class_counts < FEW
-    return {"many": many, "medium": ~(many | few), "few": few}
-
-
 @dataclass(frozen=True)
 class LongTailSummary:
     """A long tail in numbers: `many`, `medium` and `few` count classes, `gini` is 0 if balanced."""
@@ -93,7 +87,6 @@ def summary(class_counts: Tensor) -> LongTailSummary:
     rank = torch.arange(1, len(n) + 1, dtype=torch.float64)
     # Mean absolute difference of two classes over twice their mean, from the sorted counts.
     gini = ((2 * rank - len(n) - 1) * n).sum() / (len(n) * n.sum())
-    sizes = {name: int(mask.sum()) for name, mask in groups(class_counts).items()}
     return LongTailSummary(
         images=int(n.sum()),
         classes=len(n),
@@ -101,5 +94,5 @@ def summary(class_counts: Tensor) -> LongTailSummary:
         smallest=int(n[0]),
         imbalance=float(n[-1] / n[0]),
         gini=float(gini),
-        **sizes,
+        **group_sizes(class_counts),
     )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from wcdas.data.decode import open_image
-from wcdas.data.profile import groups
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
+from wcdas.groups import group_names
 
 DIGITS = 6  # of a probability
 
@@ -90,11 +90,7 @@ class Answerer:
         # Once: the file of a prior may be gone later.
         self.shift = model.calibrated(torch.zeros(1, len(model.class_names)), prior)
         self.top = min(top, len(model.class_names))
-        counts = torch.tensor(model.info.class_counts)
-        self.groups = [""] * len(counts)
-        for name, mask in groups(counts).items():
-            for c in mask.nonzero().flatten().tolist():
-                self.groups[c] = name
+        self.groups = group_names(torch.tensor(model.info.class_counts))
 
     def decode(self, picture: Path | bytes) -> Tensor:
         """The picture as the model takes it; InputError says why it cannot be read."""

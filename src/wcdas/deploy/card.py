@@ -9,7 +9,8 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from wcdas.data.profile import LongTailSummary, summary
 from wcdas.deploy.model import Model
-from wcdas.evaluation.table import GROUPS, percent
+from wcdas.evaluation.table import percent
+from wcdas.groups import IN_WORDS
 from wcdas.run.model_file import ModelInfo
 
 SHOWN = 5  # classes at either end of the tail
@@ -92,7 +93,11 @@ def _header(info: ModelInfo, metrics: Table | None, library: str) -> str:
                 metric_name=name,
                 metric_value=round(metrics[key], 4),
             )
-            for key, name in [*GROUPS.items(), ("balanced_accuracy", "balanced"), ("top1", "top-1")]
+            for key, name in [
+                *IN_WORDS.items(),
+                ("balanced_accuracy", "balanced"),
+                ("top1", "top-1"),
+            ]
             if metrics[key] is not None
         ]
     card = ModelCardData(
@@ -111,8 +116,8 @@ def _results(metrics: Table | None) -> str:
     if not metrics["test_images"]:
         return "Not measured: the data had no test images."
     rows = [
-        f"| {GROUPS[name]} | {metrics['group_classes'][name]:,} | {percent(metrics[name])} |"
-        for name in GROUPS
+        f"| {words} | {metrics['group_classes'][name]:,} | {percent(metrics[name])} |"
+        for name, words in IN_WORDS.items()
     ]
     balanced = metrics["headline"] == "balanced_accuracy"
     everything = "all (balanced)" if balanced else "all"
@@ -147,8 +152,8 @@ def _tail(info: ModelInfo, tail: LongTailSummary, metrics: Table | None) -> str:
         [
             f"The largest class has {tail.largest:,} training images, the smallest "
             f"{tail.smallest:,}: an imbalance of {tail.imbalance:,.0f}. Classes by their training "
-            f"images: many (> 100) {tail.many:,}, medium (20–100) {tail.medium:,}, few (< 20) "
-            f"{tail.few:,}.",
+            f"images: {IN_WORDS['many']} {tail.many:,}, {IN_WORDS['medium']} {tail.medium:,}, "
+            f"{IN_WORDS['few']} {tail.few:,}.",
             "",
             "| class | training images | accuracy in % |",
             "| --- | ---: | ---: |",

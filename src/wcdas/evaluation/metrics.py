@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.data.profile import groups
 from wcdas.errors import InputError
 from wcdas.evaluation.calibration import expected_calibration_error
 from wcdas.evaluation.predictions import predictions
+from wcdas.groups import group_means, group_sizes
 
 
 def evaluate(
@@ -56,7 +56,6 @@ def evaluate(
     balanced = bool(present.any()) and len(tested[present].unique()) == 1
     pairs, numbers = torch.unique(labels * n_classes + p.predicted, return_counts=True)
     confusion = torch.stack([pairs // n_classes, pairs % n_classes, numbers], dim=1)
-    members = groups(class_counts)
     return {
         "test_images": len(labels),
         "headline": "top1" if balanced else "balanced_accuracy",
@@ -64,8 +63,8 @@ def evaluate(
         "top1": mean(correct),
         "top5": mean(p.rank < min(5, n_classes)),
         "balanced_accuracy": mean(recall[present]),
-        **{name: mean(recall[mask & present]) for name, mask in members.items()},
-        "group_classes": {name: int(mask.sum()) for name, mask in members.items()},
+        **group_means(recall, class_counts),
+        "group_classes": group_sizes(class_counts),
         "macro_f1": mean(f1[present]),
         "ece": expected_calibration_error(p.confidence, correct) if len(labels) else None,
         "nll": mean(p.nll),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-GROUPS = {"many": "many (> 100)", "medium": "medium (20–100)", "few": "few (< 20)"}
+from wcdas.groups import IN_WORDS
 
 
 def percent(value: float | None) -> str:
@@ -46,7 +46,7 @@ def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     headlines = {metrics["headline"] for metrics in results.values()}
     everything = "all (balanced)" if headlines == {"balanced_accuracy"} else "all"
     rows = [["training images", *results]]
-    for group, label in GROUPS.items():
+    for group, label in IN_WORDS.items():
         rows.append([label, *(percent(metrics[group]) for metrics in results.values())])
     rows.append([everything, *(percent(m[m["headline"]]) for m in results.values())])
     return aligned(rows)

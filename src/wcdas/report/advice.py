@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wcdas.data.profile import FEW
 from wcdas.evaluation.table import percent
+from wcdas.groups import FEW
 from wcdas.report.charts import counted
 from wcdas.report.facts import FAR_BELOW, Facts, Failing
 from wcdas.report.results import signed

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.data.profile import groups
+from wcdas.groups import groups
 from wcdas.heads import Head
 
 BINS = 36  # of five degrees

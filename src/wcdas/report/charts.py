@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from wcdas.evaluation.table import GROUPS as IN_WORDS
+import torch
+
 from wcdas.evaluation.table import percent
+from wcdas.groups import GROUPS, IN_WORDS, group_means
 from wcdas.report.angles import BINS
 from wcdas.report.chart import Axis, Chart, Series, percents, rounded
-from wcdas.report.record import GROUPS, Record
+from wcdas.report.record import Record
 from wcdas.report.trend import trend
 
 TRAINING_IMAGES = Axis("training images of the class", log=True)
@@ -38,8 +40,9 @@ def rho_chart(record: Record) -> Chart | None:
     rho = record.measured["rho"]
     if rho is None:
         return None
-    means = _group_means(record, rho)
-    told = "Mean ρ: " + ", ".join(f"{group} {value:.3f}" for group, value in means.items()) + "."
+    means = group_means(torch.tensor(rho, dtype=torch.float64), torch.tensor(record.class_counts))
+    parts = [f"{group} {mean:.3f}" for group, mean in means.items() if mean is not None]
+    told = f"Mean ρ: {', '.join(parts)}."
     axis = Axis("concentration ρ", low=0, high=1)
     series = by_group(record, rho)
     return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, axis, series)
@@ -253,12 +256,3 @@ def epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tu
 
 def counted(n: int, one: str, several: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else several or one + 's'}"
-
-
-def _group_means(record: Record, values: Sequence[float]) -> dict[str, float]:
-    means = {}
-    for group in GROUPS:
-        of = [v for v, g in zip(values, record.class_groups, strict=True) if g == group]
-        if of:
-            means[group] = sum(of) / len(of)
-    return means

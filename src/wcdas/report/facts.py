@@ -11,6 +11,7 @@ import torch
 
 from wcdas.backbones import BACKBONES
 from wcdas.data.hugging_face import IN_MEMORY
+from wcdas.groups import GROUPS
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.report.record import Record
@@ -105,7 +106,7 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         recipe=_recipe(record),
         beside=shlex.quote(str(folder.with_name(f"{folder.name}-softmax"))),
         method=record.method,
-        **{group: metrics[group] for group in ("many", "medium", "few")},
+        **{group: metrics[group] for group in GROUPS},
         headline=record.headline,
         headline_error=record.standard_error(),
         few_error=record.standard_error("few"),
@@ -145,7 +146,7 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
 
 
 def accuracies(record: Record) -> dict[str, float | None]:
-    groups = {group: record.metrics[group] for group in ("many", "medium", "few")}
+    groups = {group: record.metrics[group] for group in GROUPS}
     return groups | {"headline": record.headline}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import tomli_w
 
-from wcdas.data.profile import FEW
 from wcdas.evaluation.table import percent
+from wcdas.groups import FEW
 from wcdas.report.advice import advise
 from wcdas.report.chart import Chart
 from wcdas.report.charts import counted

@@ -10,15 +10,14 @@ from typing import Any
 
 import torch
 
-from wcdas.data.profile import LongTailSummary, groups, summary
+from wcdas.data.profile import LongTailSummary, summary
 from wcdas.errors import InputError
 from wcdas.files import write_synced
+from wcdas.groups import group_names
 from wcdas.report.measure import FORMAT
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import NeckConfig, as_table
 from wcdas.run.symptoms import warnings_in
-
-GROUPS = ("many", "medium", "few")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +67,7 @@ class Record:
     @cached_property
     def class_groups(self) -> list[str]:
         """Of every class: many, medium or few."""
-        masks = groups(torch.tensor(self.class_counts))
-        return [next(g for g in GROUPS if masks[g][i]) for i in range(len(self.class_counts))]
+        return group_names(torch.tensor(self.class_counts))
 
     @cached_property
     def accuracy(self) -> list[float | None]:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from wcdas.evaluation.table import GROUPS as IN_WORDS
 from wcdas.evaluation.table import percent
+from wcdas.groups import GROUPS, IN_WORDS
 from wcdas.report.html import Cell, paragraph, table
-from wcdas.report.record import GROUPS, Record
+from wcdas.report.record import Record
 
 # Other numbers: where they stand in the metrics, and whether more is better.
 OTHERS = {

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from wcdas import rng
-from wcdas.data.profile import FEW
+from wcdas.groups import FEW
 
 
 def holdout(

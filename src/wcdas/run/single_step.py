@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from wcdas.data.dataset import Dataset
-from wcdas.data.profile import FEW
+from wcdas.groups import FEW
 from wcdas.run.holdout import held_out_counts
 from wcdas.run.spec import Config
 

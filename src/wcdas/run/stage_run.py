@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from wcdas.data.loader import Batch
-from wcdas.data.profile import groups
 from wcdas.errors import InterruptedRunError, WorkError
+from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.concentration import ConcentrationHead
 from wcdas.heads.margin import AnnealedMarginHead
@@ -120,7 +120,7 @@ class StageRun:
     def close_epoch(self, epoch: int) -> dict[str, Any]:
         """What the log says of an epoch; refuses to go on from a loss that is no number."""
         self._check_finite(epoch, self.steps - 1)
-        model, names = self.model, list(groups(self.trainer.class_counts))
+        model = self.model
         sums = total(self.statistics.sums).cpu()
         loss, seen, right = sums[:3].tolist()
         facts: dict[str, Any] = {
@@ -129,13 +129,12 @@ class StageRun:
             "lr": float(self.optimizer.param_groups[0]["lr"]),
             "loss": loss / seen,
             "train_accuracy": right / seen if self.statistics.counts_right else None,
-            "angle": _by_group(names, sums[3:6], sums[6:9]),
+            "angle": _by_group(sums[3:6], sums[6:9]),
         }
         if isinstance(model.head, ConcentrationHead):
             rho = model.head.concentration.detach().double().cpu()
-            masks = groups(self.trainer.class_counts).values()
-            sizes = torch.tensor([float(mask.sum()) for mask in masks])
-            facts["rho"] = _by_group(names, torch.stack([rho[m].sum() for m in masks]), sizes)
+            means = group_means(rho, self.trainer.class_counts)
+            facts["rho"] = {name: mean for name, mean in means.items() if mean is not None}
             bounds = {"low": rho < BOUND, "high": rho > 1 - BOUND}
             facts["rho_at_bounds"] = {k: float(v.double().mean()) for k, v in bounds.items()}
             if epoch + 1 == self.stage.epochs:
@@ -387,7 +386,7 @@ def _trained_scale(head: nn.Module, scale_init: bool) -> TrainedScale | None:
     return TrainedScale(start, least, f"--set head.start=auto{own}")
 
 
-def _by_group(names: list[str], sums: Tensor, counts: Tensor) -> dict[str, float]:
+def _by_group(sums: Tensor, counts: Tensor) -> dict[str, float]:
     """The mean of every group that has members."""
-    rows = zip(names, sums.tolist(), counts.tolist(), strict=True)
+    rows = zip(GROUPS, sums.tolist(), counts.tolist(), strict=True)
     return {name: value / n for name, value, n in rows if n}

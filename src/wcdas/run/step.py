@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from wcdas.data.profile import groups
 from wcdas.errors import InputError
+from wcdas.groups import group_indices
 from wcdas.heads.functional.sphere import unit
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
@@ -108,8 +108,7 @@ class EpochStatistics:
     COUNT_CLASSES_UP_TO = 2_000  # above, the training accuracy would cost another product
 
     def __init__(self, class_counts: Tensor, device: torch.device) -> None:
-        of_class = torch.stack(list(groups(class_counts).values())).int().argmax(0)
-        self.group = of_class.to(device)
+        self.group = group_indices(class_counts).to(device)
         self.counts_right = len(class_counts) <= self.COUNT_CLASSES_UP_TO
         self.sums = torch.zeros(9, dtype=torch.float64, device=device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=device)

@@ -13,6 +13,7 @@ from wcdas.data.dataset import Dataset, Split
 from wcdas.data.loader import EvalLoader
 from wcdas.errors import InputError, WorkError
 from wcdas.evaluation.metrics import evaluate
+from wcdas.groups import GROUPS
 from wcdas.methods.classifier import Classifier, built_options, next_head
 from wcdas.methods.method import Method, StageStart
 from wcdas.processes import Ranks, gather, share_buffers
@@ -203,7 +204,7 @@ class Trainer:
                 epoch, step = epoch + 1, 0
                 if epoch % every == 0 or epoch == stage.epochs:
                     metrics = run.evaluate()
-                    shown = ("top1", "balanced_accuracy", "many", "medium", "few")
+                    shown = ("top1", "balanced_accuracy", *GROUPS)
                     facts["test"] = {key: metrics[key] for key in shown}
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
                 if self.ranks.is_main:

@@ -5,7 +5,8 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from wcdas.evaluation.table import GROUPS, percent
+from wcdas.evaluation.table import percent
+from wcdas.groups import GROUPS, IN_WORDS
 
 Results = Mapping[str, Any]
 
@@ -54,7 +55,7 @@ def _title(results: Results) -> str:
 def _rows(results: Results) -> list[list[str]]:
     seeds, columns = results["seeds"], _columns(results)
     everything = "all (balanced)" if columns["all"] == "balanced_accuracy" else "all"
-    rows = [["method", "seeds", *GROUPS.values(), everything]]
+    rows = [["method", "seeds", *IN_WORDS.values(), everything]]
     for method, summary in results["methods"].items():
         done = summary["finished"]
         count = str(done) if done == seeds else f"{done} of {seeds}"

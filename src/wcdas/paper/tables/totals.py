@@ -6,11 +6,11 @@ classes.
 
 from collections.abc import Iterable
 
+from wcdas.groups import GROUPS
 from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
 from wcdas.paper.tables.printed import Cell, PrintedTable, read_table, read_toml
 
 TABLES = ("table-1", "table-2", "table-4", "table-6", "table-7", "table-8")
-GROUPS = ("many", "medium", "few")
 ROUNDING = 0.1  # points: 0.05 of All and at most 0.05 of the mean of the groups
 
 
