@@ -4,12 +4,16 @@ Shapes and types are always checked. Values are read in eager mode on a CPU only
 would break `torch.compile`, `torch.export` and `vmap`, and would stall a CUDA device.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from wcdas.names import unknown
+from wcdas.errors import InputError, unknown
+
+T = TypeVar("T")
 
 
 def values_are_readable(tensor: Tensor) -> bool:
@@ -71,7 +75,7 @@ def check_shares(lam: float | Tensor, batch: int) -> None:
 def check_positive(name: str, value: float, at_most: float = float("inf")) -> None:
     if not isinstance(value, int | float) or not 0 < value <= at_most:
         limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
-        raise ValueError(f"{name} is {value}; expected a number above 0{limit}")
+        raise InputError(f"{name} is {value}; expected a number above 0{limit}")
 
 
 def check_reduction(reduction: str) -> None:
@@ -82,28 +86,49 @@ def check_reduction(reduction: str) -> None:
 def check_from_zero(name: str, value: float, below: float = float("inf")) -> None:
     if not 0 <= value < below:
         limit = "" if below == float("inf") else f" and below {below:g}"
-        raise ValueError(f"{name} is {value}; expected a number of at least 0{limit}")
+        raise InputError(f"{name} is {value}; expected a number of at least 0{limit}")
 
 
 def check_probability(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value}; expected a number from 0 to 1")
+        raise InputError(f"{name} is {value}; expected a number from 0 to 1")
 
 
 def as_class_counts(class_counts: Sequence[int] | Tensor | None, needed_by: str) -> Tensor:
     """The training images of every class as float64, refused where one is missing or zero."""
     if class_counts is None:
-        raise ValueError(f"{needed_by} needs class_counts: the number of training images per class")
+        raise InputError(f"{needed_by} needs class_counts: the number of training images per class")
     counts = torch.as_tensor(class_counts, dtype=torch.float64).detach()
     if counts.dim() != 1 or len(counts) == 0:
-        raise ValueError(f"class_counts have shape {tuple(counts.shape)}; expected (num_classes,)")
+        raise InputError(f"class_counts have shape {tuple(counts.shape)}; expected (num_classes,)")
     if not counts.isfinite().all() or (counts < 0).any():
-        raise ValueError(f"class_counts are {counts.tolist()}; expected numbers of at least 0")
+        raise InputError(f"class_counts are {counts.tolist()}; expected numbers of at least 0")
     if (counts == 0).any():
         empty = (counts == 0).nonzero().flatten().tolist()
         named = ", ".join(map(str, empty[:5])) + (", …" if len(empty) > 5 else "")
-        raise ValueError(
+        raise InputError(
             f"{needed_by} needs an image of every class, but class {named} has none; "
             "remove the class or add an image"
         )
     return counts
+
+
+def create(
+    kind: str,
+    classes: Mapping[str, Callable[..., T]],
+    name: str,
+    options: dict[str, Any],
+    **context: Any,
+) -> T:
+    """Build `classes[name]` from the user's options and whatever of the context it takes."""
+    if name not in classes:
+        raise unknown(kind, name, classes)
+    accepted = inspect.signature(classes[name]).parameters
+    for option in options:
+        if option not in accepted:
+            raise unknown(f"option of {kind} {name!r}", option, set(accepted) - set(context))
+    given = {key: value for key, value in context.items() if key in accepted} | options
+    missing = [key for key, p in accepted.items() if p.default is p.empty and key not in given]
+    if missing:
+        raise InputError(f"{kind} {name!r} needs {' and '.join(missing)}; give {missing[0]}=…")
+    return classes[name](**given)

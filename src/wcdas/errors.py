@@ -1,4 +1,8 @@
-"""What went wrong, for the person who asked."""
+"""Errors for the person who asked, in one line: what was given, what was expected, what to do."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 
 
 class InputError(ValueError):
@@ -11,3 +15,26 @@ class WorkError(RuntimeError):
 
 class InterruptedRunError(WorkError):
     """The user stopped the run; a checkpoint was written."""
+
+
+def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
+    """The error for a name that is not known, which suggests the nearest; the caller raises it."""
+    known = sorted(known)
+    near = get_close_matches(given.lower().replace("_", "-"), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+    return InputError(f"unknown {kind} {given!r}; {hint}")
+
+
+@contextmanager
+def explained(where: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise the errors of the block as an `InputError`, with where they happened in front.
+
+    Args:
+        where: the words in front, such as "neck: ".
+        errors: which are meant; TypeError and ValueError unless given.
+    """
+    meant = errors or (TypeError, ValueError)
+    try:
+        yield
+    except meant as error:
+        raise InputError(f"{where}{error}") from None

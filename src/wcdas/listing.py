@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Callable
 
-from wcdas.errors import InputError
-from wcdas.names import unknown
+from wcdas.errors import unknown
 
 DATASETS = {
     "digits-lt": "handwritten digits, 10 classes of 120 to 2 images; comes with the package",
@@ -18,7 +17,7 @@ DATASETS = {
 def listing(kind: str, width: int | None = None) -> list[str]:
     """The names of a kind, with what each is: a line each, or wrapped at a width."""
     if kind not in KINDS:
-        raise InputError(str(unknown("kind", kind, KINDS)))
+        raise unknown("kind", kind, KINDS)
     rows = KINDS[kind]()
     column = max(map(len, rows)) + 2
     lines = [f"{name:<{column}}{text}".rstrip() for name, text in rows.items()]

@@ -147,16 +147,6 @@ def test_probabilities_move_to_the_starved_classes():
     assert p[:2].max() < 0.2
 
 
-def test_the_log_has_the_probabilities(make_trainer, written):
-    meta = {"trains": "classifier", "sampler": "meta", "epochs": 2, "augment": "none"}
-    trainer = make_trainer("wcdas", "identity", one={}, two=meta)
-    trainer.run()
-    first, *logged = (line.get("class_probabilities") for line in written.log(trainer.folder.path))
-    assert first is None
-    assert all(sum(p) == pytest.approx(1, abs=1e-5) for p in logged)
-    assert logged[0] != logged[1]
-
-
 @pytest.mark.parametrize(("key", "position", "column"), [(2, 153117, 62), (0, 36795, 54)])
 def test_the_largest_and_the_smallest_draw_are_finite_noise(key, position, column):
     """1 − 2⁻²⁴ and 0, which these places of the sequence hold."""

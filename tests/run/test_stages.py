@@ -405,3 +405,13 @@ def test_stopped_after_any_step_it_goes_on_the_same(make_trainer, monkeypatch, s
 def test_center_is_no_loss_of_a_stage(make_trainer):
     with pytest.raises(InputError, match="stage one: center is a loss on features"):
         make_trainer(backbone="identity", one={"loss": "center"})
+
+
+def test_the_log_has_the_probabilities(make_trainer, written):
+    meta = {"trains": "classifier", "sampler": "meta", "epochs": 2, "augment": "none"}
+    trainer = make_trainer("wcdas", "identity", one={}, two=meta)
+    trainer.run()
+    first, *logged = (line.get("class_probabilities") for line in written.log(trainer.folder.path))
+    assert first is None
+    assert all(sum(p) == pytest.approx(1, abs=1e-5) for p in logged)
+    assert logged[0] != logged[1]

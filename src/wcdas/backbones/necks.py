@@ -11,8 +11,9 @@ from numbers import Integral
 
 from torch import Tensor, nn
 
+from wcdas.checks import create
+from wcdas.errors import unknown
 from wcdas.heads.functional.precision import without_autocast
-from wcdas.names import create, unknown
 
 
 class Neck(nn.Module):

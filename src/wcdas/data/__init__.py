@@ -31,9 +31,8 @@ from wcdas.data.parquet import image_column, read_schema
 from wcdas.data.parquet_images import open_parquet
 from wcdas.data.profile import LongTailSummary, long_tail_counts, summary
 from wcdas.data.published import PUBLISHED, open_published
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.groups import groups
-from wcdas.names import unknown
 
 __all__ = [
     "OPTIONS",

@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from wcdas import names, rng
+from wcdas import rng
+from wcdas.checks import create
 from wcdas.data import steps
 from wcdas.data.autoaugment import AutoAugment, RandAugment
 from wcdas.errors import InputError
@@ -164,10 +165,7 @@ def create_augmentation(
     torch.Size([2, 1, 8, 8])
     """
     context = {"size": size, "flip": flip, "mean": mean}
-    try:
-        return names.create("augmentation", AUGMENTATIONS, policy, options, **context)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    return create("augmentation", AUGMENTATIONS, policy, options, **context)
 
 
 def list_augmentations() -> list[str]:

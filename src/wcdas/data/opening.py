@@ -6,8 +6,7 @@ from typing import Any
 
 from wcdas.data import OPTIONS, HuggingFace, open_dataset
 from wcdas.data.dataset import Dataset
-from wcdas.errors import InputError
-from wcdas.names import unknown
+from wcdas.errors import InputError, unknown
 
 
 def open_data(
@@ -22,7 +21,7 @@ def open_data(
     given = {key: value for key, value in options.items() if key != "source"}
     for key in given:
         if key not in OPTIONS:
-            raise InputError(str(unknown("key", f"data.{key}", [f"data.{k}" for k in OPTIONS])))
+            raise unknown("key", f"data.{key}", [f"data.{k}" for k in OPTIONS])
     checked = {key: _checked(key, value) for key, value in given.items()}
     if skip_bad:
         checked["skip_bad"] = True

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.groups import group_sizes
-from wcdas.names import unknown
 
 PROFILES = ("exp", "step")
 
@@ -27,7 +26,7 @@ def long_tail_counts(
     [500, 500, 5, 5, 5]
     """
     if profile not in PROFILES:
-        raise InputError(str(unknown("data.profile", profile, PROFILES)))
+        raise unknown("data.profile", profile, PROFILES)
     if not 1 <= imbalance <= n_max:
         raise InputError(
             f"data.imbalance is {imbalance:g}; expected a number from 1 to {n_max}, "

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas import names, rng
+from wcdas import rng
+from wcdas.checks import create
 from wcdas.errors import InputError
 
 
@@ -161,12 +162,7 @@ def create_sampler(name: str, labels: Tensor, num_classes: int, **options: Any) 
     >>> sampler.sequence(key=1, epoch=0, epochs=10).shape
     torch.Size([4])
     """
-    try:
-        return names.create(
-            "sampler", SAMPLERS, name, options, labels=labels, num_classes=num_classes
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    return create("sampler", SAMPLERS, name, options, labels=labels, num_classes=num_classes)
 
 
 def list_samplers() -> list[str]:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from wcdas.deploy.answers import DIGITS, Answer
-from wcdas.errors import InputError
-from wcdas.names import unknown
+from wcdas.errors import InputError, unknown
 
 Write = Callable[[Answer], object]
 # What makes a spreadsheet take a cell for a formula, also in its full-width form.
@@ -60,7 +59,7 @@ SUFFIXES = {".txt": "text", ".csv": "csv", ".jsonl": "jsonl"}
 def choose_format(given: str | None, out: Path | None) -> str:
     """The format asked for, or that of the output's name, or text."""
     if given is not None and given not in FORMATS:
-        raise InputError(str(unknown("format", given, FORMATS)))
+        raise unknown("format", given, FORMATS)
     if out is not None and out.suffix.lower() not in SUFFIXES:
         raise InputError(f"the output is {out}; expected a name in .csv, .jsonl or .txt")
     return given or (SUFFIXES[out.suffix.lower()] if out else "text")

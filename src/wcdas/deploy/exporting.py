@@ -11,8 +11,7 @@ from wcdas.deploy.model import Source, load
 from wcdas.deploy.onnx_file import write_onnx
 from wcdas.deploy.output import aside, check_file, check_folder
 from wcdas.deploy.torch_file import write_torch
-from wcdas.errors import InputError
-from wcdas.names import unknown
+from wcdas.errors import InputError, unknown
 from wcdas.run.folder import RunFolder
 
 # What is written beside the model if no name is given; its suffix is the one a name must have.
@@ -47,7 +46,7 @@ def export(
         overwrite: replace a file that is there; a folder that is in use never is.
     """
     if form not in NAMES:
-        raise InputError(str(unknown("format", form, NAMES)))
+        raise unknown("format", form, NAMES)
     if form == "onnx":
         need("export", "onnx", "onnxscript", "onnxruntime")
     if prior is not None and form in ("hub", "card"):

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from wcdas.checks import create
 from wcdas.heads.am_softmax import AMSoftmaxHead
 from wcdas.heads.angular import AngularHead
 from wcdas.heads.arcface import ArcFaceHead
@@ -20,7 +21,6 @@ from wcdas.heads.t_vmf import TvMFHead
 from wcdas.heads.tau_norm import TauNormHead
 from wcdas.heads.wcdas import WCDASHead
 from wcdas.heads.wndas import WNDASHead
-from wcdas.names import create
 
 HEADS: dict[str, type[Head]] = {
     "linear": LinearHead,

@@ -25,7 +25,7 @@ and weights as `nn.Linear` has them. `benchmarks/head_start.py` compares the two
 import math
 from typing import Literal, NamedTuple
 
-from wcdas.names import unknown
+from wcdas.errors import unknown
 
 Start = Literal["auto", "paper"]
 TURN = 90.0

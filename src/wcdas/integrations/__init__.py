@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.integrations.mlflow import MLflow
 from wcdas.integrations.tensorboard import TensorBoard
 from wcdas.integrations.wandb import Wandb
-from wcdas.names import unknown
 from wcdas.run.callbacks import Callback
 
 __all__ = ["LOGGERS", "MLflow", "TensorBoard", "Wandb", "create_callbacks", "read_names"]
@@ -43,7 +42,7 @@ def _create(callback: str | Callback) -> Callback:
             f"{', '.join(LOGGERS)}"
         )
     if callback not in LOGGERS:
-        raise InputError(str(unknown("logger", callback, list(LOGGERS))))
+        raise unknown("logger", callback, list(LOGGERS))
     if find_spec(callback) is None:
         raise InputError(
             f"{callback} is not installed; run `pip install {callback}`, or log without it"

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from wcdas import names
+from wcdas.checks import create
 from wcdas.losses.affinity import AffinityLoss
 from wcdas.losses.balanced_softmax import BalancedSoftmaxLoss
 from wcdas.losses.base import ClassificationLoss
@@ -63,7 +63,7 @@ def create_loss(
     context: dict[str, Any] = {"class_counts": class_counts}
     if class_counts is not None and "num_classes" not in options:
         context["num_classes"] = len(class_counts)
-    return names.create("loss", LOSSES, name, options, **context)
+    return create("loss", LOSSES, name, options, **context)
 
 
 def list_losses() -> list[str]:

@@ -5,8 +5,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from wcdas.checks import check_from_zero, check_probability
+from wcdas.errors import unknown
 from wcdas.losses.base import ClassificationLoss, as_probabilities
-from wcdas.names import unknown
 
 
 class FocalLoss(ClassificationLoss):

@@ -1,6 +1,6 @@
 """Methods: what `--method` names."""
 
-from wcdas.errors import InputError
+from wcdas.errors import unknown
 from wcdas.methods.am_softmax import AM_SOFTMAX
 from wcdas.methods.angular_softmax import ANGULAR_SOFTMAX, ANGULAR_SOFTMAX_ONE_STAGE
 from wcdas.methods.arcface import ARCFACE
@@ -32,7 +32,6 @@ from wcdas.methods.tau_norm import TAU_NORM
 from wcdas.methods.wcdas import WCDAS, WCDAS_META, WCDAS_SINGLE
 from wcdas.methods.wcdas_prior import WCDAS_PRIOR
 from wcdas.methods.wndas import WNDAS, WNDAS_SINGLE
-from wcdas.names import unknown
 
 METHODS: dict[str, Method] = {
     "softmax": SOFTMAX,
@@ -85,7 +84,7 @@ def is_shipped(name: str) -> bool:
 def find_method(name: str) -> Method:
     """The method of a name; one of your own has to be in METHODS."""
     if name not in METHODS:
-        raise InputError(str(unknown("method", name, METHODS)))
+        raise unknown("method", name, METHODS)
     return METHODS[name]
 
 

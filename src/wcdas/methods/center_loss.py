@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import Tensor
 
-from wcdas.errors import InputError
+from wcdas.errors import explained
 from wcdas.losses.center import CenterLoss
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
@@ -19,10 +19,8 @@ from wcdas.targets import MixedLabels
 def build_model(parts: Parts) -> Classifier:
     length = parts.backbone.num_features
     weight, alpha = parts.options["weight"], parts.options["alpha"]
-    try:
+    with explained("options."):
         centers = CenterLoss(length, len(parts.class_counts), weight, alpha, reduction="none")
-    except ValueError as error:
-        raise InputError(f"options.{error}") from None
     return Classifier(parts.backbone, parts.new_head(length), centers)
 
 

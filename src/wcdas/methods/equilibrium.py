@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas import processes
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 from wcdas.losses.equilibrium import EquilibriumLoss
 from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
@@ -83,10 +83,8 @@ def build_model(parts: Parts) -> Classifier:
     for name, least in (("memory_size", 1), ("memory_classes", 0), ("memory_features", 0)):
         if options[name] < least:
             raise InputError(f"options.{name} is {options[name]}; expected at least {least}")
-    try:
+    with explained("options."):
         loss = EquilibriumLoss(classes, options["alpha"], options["initial_score"])
-    except ValueError as error:
-        raise InputError(f"options.{error}") from None
     state = Equilibrium(loss, FeatureMemory(classes, length, options["memory_size"]))
     return Classifier(parts.backbone, parts.new_head(length), state)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.checks import check_positive
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.heads.functional.precision import full_precision, matmul
 from wcdas.heads.functional.sphere import unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
@@ -17,7 +17,6 @@ from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
 from wcdas.methods.method import Parts, StepBatch, StepState
-from wcdas.names import unknown
 
 CONTRASTS = ("supervised", "prototypical")
 
@@ -76,13 +75,10 @@ def build_model(parts: Parts) -> Classifier:
 
 def _check_options(options: Mapping[str, Any], num_classes: int) -> None:
     contrast = options["contrast"]
-    try:
-        if contrast not in CONTRASTS:
-            raise unknown("contrast", contrast, CONTRASTS)
-        for name in ("temperature", "projection", "prototypes"):
-            check_positive(f"options.{name}", options[name])
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    if contrast not in CONTRASTS:
+        raise unknown("contrast", contrast, CONTRASTS)
+    for name in ("temperature", "projection", "prototypes"):
+        check_positive(f"options.{name}", options[name])
     if contrast == "prototypical" and num_classes < 2:
         raise InputError("prototypes of one class have no other to be told from; give 2 classes")
 

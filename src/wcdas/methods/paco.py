@@ -74,11 +74,8 @@ class PaCoParts(MomentumContrast):
 
 def build_model(parts: Parts) -> Classifier:
     check_backbone(parts, "paco")
-    try:
-        _check_options(parts.options)
-        extra = PaCoParts(parts)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    _check_options(parts.options)
+    extra = PaCoParts(parts)
     return Classifier(parts.backbone, parts.new_head(parts.backbone.num_features), extra)
 
 

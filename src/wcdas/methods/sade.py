@@ -12,7 +12,6 @@ from torch import Tensor
 
 from wcdas.backbones.experts import Experts
 from wcdas.checks import as_class_counts
-from wcdas.errors import InputError
 from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
@@ -22,10 +21,7 @@ EXPERTS = 3
 
 
 def build_model(parts: Parts) -> Classifier:
-    try:
-        as_class_counts(parts.class_counts, needed_by="sade")
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    as_class_counts(parts.class_counts, needed_by="sade")
     backbone = Experts(parts.backbone, EXPERTS, parts.options["width"])
     return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
 

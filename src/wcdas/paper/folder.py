@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.files import write_synced
-from wcdas.names import unknown
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import MODES, Setting
 from wcdas.run.folder import check_free
@@ -26,7 +25,7 @@ def chosen(names: Sequence[str], everything: bool) -> list[str]:
 def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
     """Make the folder, or go on with it; the claims to judge, those asked for before included."""
     if setting.mode not in MODES:
-        raise InputError(str(unknown("mode", setting.mode, MODES)))
+        raise unknown("mode", setting.mode, MODES)
     if setting.measured is not None and not (setting.measured / "paper.json").exists():
         raise InputError(
             f"--measured is {setting.measured}, which holds no paper; expected the --out of an "

@@ -7,7 +7,7 @@ from rich.console import Console
 from wcdas.backbones import Backbone, create_backbone
 from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 from wcdas.heads import Head, create_head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
@@ -66,7 +66,5 @@ def _build(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, 
 def _create_head(config: Config, length: int, dataset: Dataset) -> Head:
     options = {key: value for key, value in config.head.items() if key != "name"}
     name, counts = str(config.head.get("name")), dataset.class_counts
-    try:
+    with explained("head: "):
         return create_head(name, length, dataset.num_classes, counts, **options)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"head: {error}") from None

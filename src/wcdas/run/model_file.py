@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from wcdas.backbones import create_backbone
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 from wcdas.files import write_synced
 from wcdas.heads import create_head
 from wcdas.methods.classifier import Classifier
@@ -91,19 +91,15 @@ def _parts(info: ModelInfo) -> Parts:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        with safe_open(path, "pt") as file:
-            notes = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{path} cannot be read as a model: {error}") from None
+    cannot = explained(f"{path} cannot be read as a model: ", OSError, SafetensorError)
+    with cannot, safe_open(path, "pt") as file:
+        notes = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if "wcdas" not in notes:
         raise InputError(f"{path} was not written by wcdas; expected a run's model.safetensors")
-    try:
+    with explained(f"{path} is damaged, its metadata is no JSON: ", json.JSONDecodeError):
         facts: dict[str, Any] = json.loads(notes["wcdas"])
         own_names: dict[str, str] = json.loads(notes.get("names", "{}"))  # where timm reads it too
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is damaged, its metadata is no JSON: {error}") from None
     if facts.get("format") not in range(OLDEST, FORMAT + 1):
         raise InputError(
             f"{path} has model format {facts.get('format')}; this version reads {OLDEST} to "

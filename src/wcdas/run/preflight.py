@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from wcdas import names
+from wcdas.checks import create
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.samplers import SAMPLERS, Sampler, create_sampler, whole_batches
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained, unknown
 from wcdas.heads import create_head
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import FROM_LINEAR
@@ -21,10 +21,10 @@ def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) 
     options = dict(stage.sampler_options)
     if stage.sampler != "meta":
         if stage.sampler not in SAMPLERS:
-            raise names.unknown("sampler", stage.sampler, [*SAMPLERS, "meta"])
+            raise unknown("sampler", stage.sampler, [*SAMPLERS, "meta"])
         return create_sampler(stage.sampler, labels, num_classes, **options)
     context = {"labels": labels, "num_classes": num_classes, "device": ranks.device}
-    return names.create("sampler", {"meta": MetaSampler}, "meta", options, **context)
+    return create("sampler", {"meta": MetaSampler}, "meta", options, **context)
 
 
 def check_stages(
@@ -33,7 +33,7 @@ def check_stages(
     """Refuse what a later stage would trip over; `kept` are the images that are trained on."""
     labels = dataset.train.labels[kept]
     for name, stage in config.stages.items():
-        try:
+        with explained(f"stage {name}: "):
             stage_sampler(stage, labels, dataset.num_classes, ranks)
             batch = whole_batches(labels, stage.batch_size, ranks.world)[0]
             if config.neck.name != "none" and stage.trains == "all":
@@ -66,8 +66,6 @@ def check_stages(
                 )
             if name in method.own_loss:
                 _check_own_loss(config.method, stage)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"stage {name}: {error}") from None
 
 
 def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:

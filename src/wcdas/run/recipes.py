@@ -13,9 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained, unknown
 from wcdas.methods import METHODS, find_method
-from wcdas.names import unknown
 from wcdas.run.automatic import FINE_TUNING
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, build
@@ -50,18 +49,15 @@ def read_recipe(name: str | Path) -> Table:
     """A shipped recipe by name, or one's own by file."""
     path = Path(name)
     if path.is_file():
-        try:
+        where = f"recipe {name} cannot be read as TOML: "
+        with explained(where, OSError, UnicodeDecodeError):
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"recipe {name} cannot be read as TOML: {error}") from None
     elif str(name) in list_recipes():
         text = RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
     else:
         raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
-    try:
+    with explained(f"recipe {name} is not valid TOML: ", tomllib.TOMLDecodeError):
         return _checked(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"recipe {name} is not valid TOML: {error}") from None
 
 
 def read_recipe_header(name: str) -> str:
@@ -116,7 +112,7 @@ def resolve(
         _merge(table, _spread(layer, table["stages"]))
     for name in settings.get("stages", {}):
         if name not in table["stages"]:
-            raise InputError(str(unknown(f"stage of {method}", name, table["stages"])))
+            raise unknown(f"stage of {method}", name, table["stages"])
     _drop_options_of_another(table, settings)
     _merge(table, _spread(settings, table["stages"]))
     _check_options(table["options"], hooks.options, method)
@@ -140,7 +136,7 @@ def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
         if name not in known:
             if not known:
                 raise InputError(f"options.{name} is given, but {method} has none; leave it out")
-            raise InputError(str(unknown(f"option of {method}", name, known)))
+            raise unknown(f"option of {method}", name, known)
         if type(value) in (int, float) and not 0 <= value < math.inf:
             raise InputError(f"options.{name} is {value}; expected a number of at least 0")
         kind = type(known[name])

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.data import OPTIONS
-from wcdas.errors import InputError
+from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
-from wcdas.names import unknown
 from wcdas.run.recipes import EVERY_STAGE, parse_settings, read_recipe
 from wcdas.run.spec import Config, as_table, build, flat
 
@@ -84,7 +83,7 @@ def check_keys(layers: list[Table], method: str) -> None:
         if key not in known:
             if places := _places(key, hooks):
                 raise InputError(f"unknown key {key!r}; did you mean {' or '.join(places[:3])}?")
-            raise InputError(str(unknown("key", key, known)))
+            raise unknown("key", key, known)
 
 
 def _places(key: str, method: Method) -> list[str]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from wcdas.backbones.necks import check_neck
-from wcdas.errors import InputError
-from wcdas.names import unknown
+from wcdas.errors import InputError, explained, unknown
 
 # What a stage takes from the one whose optimizer it continues.
 OF_THE_OPTIMIZER = (
@@ -218,10 +217,8 @@ def _check_continued(stages: Mapping[str, Stage]) -> None:
 
 
 def _check_neck(neck: NeckConfig, stages: Mapping[str, Stage]) -> None:
-    try:
+    with explained("neck: "):
         check_neck(neck.name, neck.features)
-    except ValueError as error:
-        raise InputError(f"neck: {error}") from None
     if neck.name != "none" and all(stage.trains != "all" for stage in stages.values()):
         raise InputError(
             f"neck.name is {neck.name!r}, but no stage trains it; expected a stage with "
@@ -235,8 +232,7 @@ def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
     values = {}
     for key, value in table.items():
         if key not in fields:
-            message = unknown("key", f"{path}{key}", [f"{path}{name}" for name in fields])
-            raise InputError(str(message))
+            raise unknown("key", f"{path}{key}", [f"{path}{name}" for name in fields])
         values[key] = _convert(hints[key], value, f"{path}{key}", fields[key].metadata)
     return kind(**values)
 

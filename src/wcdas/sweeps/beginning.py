@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from wcdas.data.dataset import Dataset, StoredImages
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks, choose_device
@@ -98,10 +98,8 @@ def check_buildable(
     here = Ranks(0, 1, torch.device("cpu"))
     for method, config in configs.items():
         run = folder.run(SweepRun(method, 0))
-        try:
+        with explained(f"{method}: ", InputError):
             create_trainer(config, find_method(method), dataset, run, here, workers, None)
-        except InputError as error:
-            raise InputError(f"{method}: {error}") from None
 
 
 def settled(

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained, unknown
 from wcdas.methods import find_method
-from wcdas.names import unknown
 from wcdas.run.effect import check_effect
 from wcdas.run.recipes import resolve
 from wcdas.run.settings import check_keys, for_method
@@ -68,10 +67,8 @@ class Plan:
         for method in self.methods:
             layers = self.layers(method)
             check_keys(layers, method)
-            try:
+            with explained(f"{method}: ", InputError):
                 runs.append((resolve(method, "", layers, {}, 0), layers))
-            except InputError as error:
-                raise InputError(f"{method}: {error}") from None
         check_effect(runs)
 
     def _check_names(self) -> None:
@@ -96,7 +93,7 @@ class Plan:
                     )
                 if name not in known:
                     kind = f"{table.removesuffix('s')} of {' or '.join(having)}"
-                    raise InputError(str(unknown(kind, name, known)))
+                    raise unknown(kind, name, known)
 
     def _concerning(self, method: str, layer: Mapping[str, Any]) -> Table:
         """A stage or an option that only some methods of the sweep have is left to those."""
