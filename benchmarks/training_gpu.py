@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ from wcdas.backbones import create_backbone
 from wcdas.data import open_dataset
 from wcdas.methods import find_method
 from wcdas.processes import Ranks
-from wcdas.run.building import create_trainer
+from wcdas.run.build import build_run
 from wcdas.run.folder import RunFolder
+from wcdas.run.graph import capture_step
+from wcdas.run.loop import Loop
 from wcdas.run.recipes import resolve
-from wcdas.run.stage_run import StageRun
+from wcdas.run.stage import StageTraining, enter_stage
 from wcdas.streams import own_stream
 
 BATCH, FLOOR = 256, 475_000
@@ -114,11 +117,12 @@ def ours(dataset: Any, **settings: Any) -> Callable[[], None]:
     config = resolve("wcdas", "cifar100-lt", [given], {}, None)
     folder = RunFolder(Path(tempfile.mkdtemp()) / "run")
     ranks = Ranks(0, 1, CUDA)
-    trainer = create_trainer(config, find_method("wcdas"), dataset, folder, ranks, 0, None)
-    trainer._enter(0)
-    run = StageRun(trainer, 0)
-    epochs = iter(range(config.stages["representation"].epochs))
-    return lambda: run.train_epoch(next(epochs), 0, Silent())  # type: ignore[arg-type]
+    run = build_run(config, find_method("wcdas"), dataset, folder, ranks, 0)
+    enter_stage(run, 0)
+    stage = StageTraining(run, 0)
+    loop, epochs = Loop(run), iter(range(config.stages["representation"].epochs))
+    graph = cache(lambda: capture_step(stage, 0, 0) if stage.capturable else None)
+    return lambda: loop.train_epoch(stage, next(epochs), 0, graph(), Silent())  # type: ignore[arg-type]
 
 
 def rate(work: Callable[[], None], images: int, seconds: float) -> float:

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 
 from wcdas import cli
-from wcdas.run import stage_run
-from wcdas.run.stage_run import StageRun
+from wcdas.run import loop
+from wcdas.run.loop import Loop
+from wcdas.run.stage import StageTraining
 
 
 def end(*_: object) -> None:
@@ -24,19 +25,19 @@ def end(*_: object) -> None:
 
 def let(what: str, epochs: int, step: int) -> None:
     """Let something happen after a step."""
-    asked = StageRun._asked
+    asked = Loop._asked
 
-    def reached(run: StageRun, at: int) -> tuple[bool, bool]:
-        if (run.trainer.logged, at) == (epochs, step):
+    def reached(self: Loop, stage: StageTraining, at: int) -> tuple[bool, bool]:
+        if (self.epochs, at) == (epochs, step):
             if what == "kill":
                 end()
             elif what == "tear":
                 os.fsync = end
-            while what == "hold" and not run.trainer.interrupt.requested:
+            while what == "hold" and not self.interrupt.requested:
                 time.sleep(0.002)
-        return asked(run, at)
+        return asked(self, stage, at)
 
-    StageRun._asked = reached
+    Loop._asked = reached
 
 
 def run(
@@ -49,7 +50,7 @@ def run(
     """In a process that was forked: on one thread, what it says in a file."""
     os.environ |= environment
     torch.set_num_threads(1)
-    stage_run.CHECKPOINT_SECONDS = checkpoint_seconds
+    loop.CHECKPOINT_SECONDS = checkpoint_seconds
     with Path(output).open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -124,7 +124,7 @@ def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypa
     picture.write_bytes(picture.read_bytes()[:400])
     # As if the file had been damaged after it was checked.
     monkeypatch.setattr(files, "check_image", lambda path, name: Header(40, 40, False))
-    monkeypatch.setattr("wcdas.run.building.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3))
+    monkeypatch.setattr("wcdas.run.build.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3))
     with pytest.raises(InputError, match=r"0\.jpg cannot be read"):
         wcdas.train(
             folder, settings=ONE_EPOCH, out=tmp_path / "run", device="cpu", workers=0, report=False

@@ -25,10 +25,10 @@ from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.processes import choose_device, ranks
 from wcdas.report import report_on
-from wcdas.run.announce import announce, warn
 from wcdas.run.automatic import automatic
-from wcdas.run.building import create_trainer
+from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
+from wcdas.run.console import announce, warn
 from wcdas.run.effect import check_effect, check_effect_on_features
 from wcdas.run.finish import finish, run_table
 from wcdas.run.folder import (
@@ -39,6 +39,7 @@ from wcdas.run.folder import (
     nothing_left_behind,
 )
 from wcdas.run.interrupt import Interrupt
+from wcdas.run.loop import Loop
 from wcdas.run.places import place, placed, short
 from wcdas.run.recipes import list_recipes, resolve
 from wcdas.run.resuming import same_data, unchanged
@@ -304,22 +305,21 @@ def _train(
         console = console if here.is_main else None
         with _busy(console, "preparing the model"):
             hooks = find_method(config.method)
-            trainer = create_trainer(config, hooks, dataset, folder, here, workers, console)
-            trainer.interrupt = interrupt or trainer.interrupt
-            trainer.followers = Followers(callbacks if here.is_main else [], console)
+            run = build_run(config, hooks, dataset, folder, here, workers)
+        followers = Followers(callbacks if here.is_main else [], console)
         table = folder.read_run() if given is None else run_table(config, hooks, dataset, given)
         if new and here.is_main:
             folder.create(table)
-        announce(console, config, dataset, folder, here, notes)
+        announce(console, config, dataset, folder, here.device, notes)
         with (
             nothing_left_behind(folder, new and here.is_main),
-            trainer.followers.of(folder, table),
+            followers.of(folder, table),
         ):
-            trainer.run()
-            outputs = finish(trainer)
+            Loop(run, followers, interrupt, console).train()
+            outputs = finish(run)
         if report and outputs is not None:
             with _busy(console, "writing the report"):
-                _report(folder, trainer.model.head, *outputs, dataset, console)
+                _report(folder, run.model.head, *outputs, dataset, console)
 
 
 def _report(

@@ -20,7 +20,7 @@ from wcdas.methods import METHODS
 from wcdas.methods.hybrid_contrastive import HYBRID_CONTRASTIVE, HYBRID_CONTRASTIVE_WCDAS
 from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.paco import PACO, PACO_WCDAS
-from wcdas.run import stage_run
+from wcdas.run import loop
 
 CONTRASTIVE = {
     "paco": PACO,
@@ -87,7 +87,7 @@ def crashing(method, after):
 def test_crashed_and_resumed(name, settings, tmp_path, monkeypatch):
     """Queue, key encoder, prototypes and progress are where they were, inside an epoch."""
     whole = train(name, tmp_path / "whole", **settings)
-    monkeypatch.setattr(stage_run, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setitem(METHODS, name, crashing(CONTRASTIVE[name], after=15))
     with pytest.raises(StoppedError):
         train(name, tmp_path / "crashed", **settings)

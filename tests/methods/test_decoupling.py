@@ -115,22 +115,22 @@ def test_tau_is_the_best_on_the_held_out_images(on_pixels):
     assert accuracy[round(chosen - 0.1, 1)] < 1.0
 
 
-def test_images_that_tau_is_chosen_on_are_of_every_class_and_never_trained_on(make_tau_trainer):
-    trainer = make_tau_trainer()
-    labels = trainer.dataset.train.labels
-    held_out = trainer.selection
+def test_images_that_tau_is_chosen_on_are_of_every_class_and_never_trained_on(tau_run):
+    run = tau_run()
+    labels = run.dataset.train.labels
+    held_out = run.selection
     counts = torch.bincount(labels, minlength=10)
     assert (torch.bincount(labels[held_out], minlength=10) > 0).equal(counts >= 2)
-    assert not set(held_out.tolist()) & set(trainer.kept.tolist())
-    together = len(held_out) + len(trainer.kept) + len(trainer.held_out)
+    assert not set(held_out.tolist()) & set(run.kept.tolist())
+    together = len(held_out) + len(run.kept) + len(run.held_out)
     assert together == len(labels)
 
 
 @pytest.fixture
-def make_tau_trainer(tmp_path):
+def tau_run(tmp_path):
     from wcdas.methods import find_method
     from wcdas.processes import Ranks
-    from wcdas.run.building import create_trainer
+    from wcdas.run.build import build_run
     from wcdas.run.folder import RunFolder
     from wcdas.run.recipes import resolve
 
@@ -138,8 +138,8 @@ def make_tau_trainer(tmp_path):
         config = resolve("tau-norm", "digits-lt", [{"input_size": 8}], {}, None)
         ranks = Ranks(0, 1, torch.device("cpu"))
         digits = open_dataset("digits-lt")
-        return create_trainer(
-            config, find_method("tau-norm"), digits, RunFolder(tmp_path / "run"), ranks, 0, None
+        return build_run(
+            config, find_method("tau-norm"), digits, RunFolder(tmp_path / "run"), ranks, 0
         )
 
     return made

@@ -6,9 +6,9 @@ import torch
 import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import METHODS, list_methods
+from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import build
-from wcdas.run.symptoms import warnings_in
 
 # Its prototype of the rare class takes many more epochs to find its place.
 SLOW_IN_THE_TAIL = ("gaussian-affinity",)

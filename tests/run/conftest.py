@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from wcdas.backbones import create_backbone
 from wcdas.data import Dataset, FeatureVectors, open_dataset
-from wcdas.heads import create_head
 from wcdas.methods import METHODS
-from wcdas.methods.classifier import Classifier
 from wcdas.processes import Ranks
+from wcdas.run.build import build_run
 from wcdas.run.folder import RunFolder
+from wcdas.run.loop import Loop
 from wcdas.run.spec import build
-from wcdas.run.trainer import Trainer
 
 CHILD = Path(__file__).parents[1] / "child.py"
 NEVER = 1e9
@@ -102,8 +100,8 @@ def digits() -> Dataset:
 
 
 @pytest.fixture
-def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
-    """A trainer on the digits, or on their pixels where the backbone is `identity`."""
+def make_loop(tmp_path: Path, digits: Dataset) -> Callable[..., Loop]:
+    """The loop of a run on the digits, or on their pixels where the backbone is `identity`."""
 
     def made(
         head: str = "linear",
@@ -112,36 +110,27 @@ def make_trainer(tmp_path: Path, digits: Dataset) -> Callable[..., Trainer]:
         holdout: float = 0.0,
         seed: int = 0,
         neck: str = "none",
+        method: str = "softmax",
         **stages: dict[str, Any],
-    ) -> Trainer:
+    ) -> Loop:
+        data = dataset or (pixels_as_features(digits) if backbone == "identity" else digits)
         table = {
-            "method": "softmax",
+            "method": method,
             "seed": seed,
             "data": {},
+            "input_size": data.input_size,
+            "backbone": {"name": backbone},
             "head": {"name": head},
             "neck": {"name": neck},
             "augment": {"flip": False},
             "calibration": {"holdout": holdout},
+            "options": dict(METHODS[method].options),
             "stages": {n: {"batch_size": 32} | stage for n, stage in stages.items()},
         }
-        data = dataset or (pixels_as_features(digits) if backbone == "identity" else digits)
-        torch.manual_seed(0)
-        net = create_backbone(backbone, channels=data.channels, input_size=data.input_size)
-        net.attach_neck(neck)
-        model = Classifier(net, create_head(head, net.num_features, data.num_classes))
-        statistics = [] if backbone == "identity" else [0.3]
-        loading = {
-            "size": data.input_size,
-            "channels": data.channels,
-            "mean": statistics,
-            "std": statistics,
-            "workers": 0,
-        }
-        ranks = Ranks(0, 1, torch.device("cpu"))
         folder = RunFolder(tmp_path / "run")
         folder.create(table)
-        softmax = METHODS["softmax"]
-        return Trainer(build(table), softmax, data, model, loading, folder, ranks, None)
+        ranks = Ranks(0, 1, torch.device("cpu"))
+        return Loop(build_run(build(table), METHODS[method], data, folder, ranks, workers=0))
 
     return made
 

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from wcdas.losses import create_loss
-from wcdas.methods import METHODS
-from wcdas.run.chance import chance
-from wcdas.run.stage_run import StageRun
+from wcdas.run.diagnosis import chance
+from wcdas.run.stage import StageTraining
 from wcdas.targets import MixedLabels
 
 STAGE = {"epochs": 1, "augment": "none"}
@@ -40,16 +39,16 @@ def best_constant(loss, classes):
     [{}, {"prior": 1.0}, {"label_smoothing": 0.1}, {"prior": 0.5, "label_smoothing": 0.2}],
 )
 @pytest.mark.parametrize("mixed", [False, True])
-def test_cross_entropy(make_trainer, sampler, options, mixed):
+def test_cross_entropy(make_loop, sampler, options, mixed):
     stage = STAGE | {"sampler": sampler} | options
-    run = StageRun(make_trainer(backbone="identity", stage=stage), 0)
+    run = StageTraining(make_loop(backbone="identity", stage=stage).run, 0)
     shares = run.sampler.class_probabilities(0, 1)
     labels = torch.multinomial(shares, 20_000, replacement=True)
     target = F.one_hot(labels, 10).double()
     if mixed:
         pairs = MixedLabels(labels, labels.flip(0), torch.tensor(0.3))
         target = 0.3 * target + 0.7 * F.one_hot(pairs.second, 10).double()
-    counts = torch.bincount(run.trainer.dataset.train.labels).double()
+    counts = torch.bincount(run.run.dataset.train.labels).double()
     added = options.get("prior", 0.0) * (counts / counts.sum()).log()
 
     def loss(logits):
@@ -64,9 +63,9 @@ def test_cross_entropy(make_trainer, sampler, options, mixed):
 
 
 @pytest.mark.parametrize("name", ["balanced-softmax", "logit-adjustment"])
-def test_losses_with_a_prior(make_trainer, name):
-    run = StageRun(make_trainer(backbone="identity", stage=STAGE | {"loss": name}), 0)
-    labels = run.trainer.dataset.train.labels
+def test_losses_with_a_prior(make_loop, name):
+    run = StageTraining(make_loop(backbone="identity", stage=STAGE | {"loss": name}).run, 0)
+    labels = run.run.dataset.train.labels
     counts = torch.bincount(labels)
     its = create_loss(name, class_counts=counts)
     best, equal = best_constant(lambda z: its(z.expand(len(labels), 10), labels), 10)
@@ -79,25 +78,26 @@ def test_losses_with_a_prior(make_trainer, name):
     [("arcface", "cross-entropy"), ("am-softmax", "cross-entropy"), ("l-softmax", "cross-entropy")]
     + [("linear", name) for name in ("focal", "ldam", "class-balanced", "equalization")],
 )
-def test_margins_and_other_losses_have_no_level(make_trainer, head, loss):
-    run = StageRun(make_trainer(head=head, backbone="identity", stage=STAGE | {"loss": loss}), 0)
+def test_margins_and_other_losses_have_no_level(make_loop, head, loss):
+    run = StageTraining(
+        make_loop(head=head, backbone="identity", stage=STAGE | {"loss": loss}).run, 0
+    )
     found = level(run)
     assert (found.loss, found.untrained) == (None, None)
     assert found.accuracy == pytest.approx(120 / 331)
 
 
-def test_a_method_with_a_step_of_its_own_has_no_level(make_trainer):
-    trainer = make_trainer(backbone="identity", stage=STAGE)
-    trainer.method = METHODS["center-loss"]
-    assert level(StageRun(trainer, 0)).loss is None
+def test_a_method_with_a_step_of_its_own_has_no_level(make_loop):
+    loop = make_loop(backbone="identity", method="center-loss", stage=STAGE)
+    assert level(StageTraining(loop.run, 0)).loss is None
 
 
 def test_where_right_answers_are_not_counted_an_angular_head_is_held_against_equal_logits(
-    make_trainer,
+    make_loop,
 ):
     found = {}
     for head in ("linear", "wcdas"):
-        run = StageRun(make_trainer(head=head, backbone="identity", stage=STAGE), 0)
+        run = StageTraining(make_loop(head=head, backbone="identity", stage=STAGE).run, 0)
         found[head] = level(run, counts_right=False).loss
         assert level(run).loss < 1.8
     assert found["linear"] < 1.8

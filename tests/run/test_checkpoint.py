@@ -8,7 +8,7 @@ import torch
 
 import wcdas
 from wcdas import files
-from wcdas.run import checkpoint, stage_run
+from wcdas.run import checkpoint, loop
 
 SOURCE = Path(wcdas.__file__).parent
 
@@ -95,7 +95,7 @@ def test_a_failed_write_keeps_the_file_before(tmp_path, monkeypatch):
 @pytest.mark.parametrize("whole", [1, 0])
 def test_a_run_goes_on_from_what_is_whole(whole, tmp_path, written, monkeypatch):
     """The newest checkpoints of a real run are damaged, its end removed; it ends the same."""
-    monkeypatch.setattr(stage_run, "EPOCH_SECONDS", -1)  # one for every epoch
+    monkeypatch.setattr(loop, "EPOCH_SECONDS", -1)  # one for every epoch
     settings = {"epochs": 2, "evaluate_every": 2, "backbone.name": "resnet8"}
     run, other = tmp_path / "run", tmp_path / "other"
     for path in (run, other):

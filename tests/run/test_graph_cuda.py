@@ -9,8 +9,8 @@ import torch
 import wcdas
 from wcdas.errors import InterruptedRunError
 from wcdas.methods import METHODS, list_methods
-from wcdas.run.stage_run import StageRun
-from wcdas.run.step_graph import StepGraph
+from wcdas.run.graph import StepGraph
+from wcdas.run.loop import Loop
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -67,22 +67,22 @@ def test_what_a_stage_may_say_is_in_the_graph(settings, tmp_path):
 def test_the_losses_of_the_first_twenty_steps(tmp_path, monkeypatch):
     """The same sample randomness, float32 without TF32, the kernels out of the way."""
     step_losses = {}
-    train_epoch = StageRun.train_epoch
+    train_epoch = Loop.train_epoch
 
-    def recorded(run, epoch, start, progress):
+    def recorded(loop, stage, epoch, start, graph, progress):
         sums = []
 
         class Watch:
             def step(self, images):
-                sums.append(run.statistics.sums[:2].clone())
+                sums.append(stage.statistics.sums[:2].clone())
 
-        train_epoch(run, epoch, start, Watch())
+        train_epoch(loop, stage, epoch, start, graph, Watch())
         sums = torch.stack([torch.zeros_like(sums[0]), *sums])
-        step_losses.setdefault(run.config.engine, []).extend(
+        step_losses.setdefault(loop.run.config.engine, []).extend(
             (sums[1:] - sums[:-1]).unbind(1)[0].div((sums[1:] - sums[:-1])[:, 1]).tolist()
         )
 
-    monkeypatch.setattr(StageRun, "train_epoch", recorded)
+    monkeypatch.setattr(Loop, "train_epoch", recorded)
     for engine in ("auto", "eager"):
         train("wcdas", tmp_path / engine, engine, **{"backbone.name": "resnet32"})
     graph, eager = (step_losses[engine][:20] for engine in ("auto", "eager"))
@@ -106,13 +106,13 @@ def test_nothing_waits_for_the_gpu_inside_an_epoch(tmp_path, monkeypatch):
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     whole = train("wcdas", tmp_path / "whole", "auto")
-    asked = StageRun._asked
+    asked = Loop._asked
 
-    def stop(run, step):
-        return (run.index == 0 and run.trainer.global_step == 17, asked(run, step)[1])
+    def stop(loop, stage, step):
+        return (stage.index == 0 and loop.steps == 17, asked(loop, stage, step)[1])
 
     with monkeypatch.context() as patch:
-        patch.setattr(StageRun, "_asked", stop)
+        patch.setattr(Loop, "_asked", stop)
         with pytest.raises(InterruptedRunError):
             train("wcdas", tmp_path / "stopped", "auto")
     resumed = wcdas.train(out=tmp_path / "stopped", resume=True, device="cuda", report=False)

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from wcdas.run.progress import StageProgress
+from wcdas.run.console import StageProgress
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from rich.console import Console
 
 import wcdas
 from wcdas.errors import InterruptedRunError
-from wcdas.run.chance import Chance
+from wcdas.run.diagnosis import Chance, TrainedScale, Watched, symptom, warnings_in
 from wcdas.run.folder import RunFolder
 from wcdas.run.recipes import parse_settings
-from wcdas.run.symptoms import TrainedScale, Watched, symptom, warnings_in
 
 # The first stage of digits-lt, its images as they come and classes drawn equally often.
 STAGE = Watched("representation", 60, steps=9, images=288, warmup=2, lr=0.1, lr_key="lr")

@@ -15,9 +15,9 @@ from wcdas.errors import InputError
 from wcdas.files import write_synced
 from wcdas.groups import group_names
 from wcdas.report.measure import FORMAT
+from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import NeckConfig, as_table
-from wcdas.run.symptoms import warnings_in
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wcdas.run.announce import warn
+from wcdas.run.console import warn
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import flat
 

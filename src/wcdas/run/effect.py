@@ -64,7 +64,7 @@ def _without_second(config: Config, name: str) -> dict[str, str]:
 def _unread(config: Config, name: str, given: Table) -> dict[str, str]:
     """Keys that a schedule or a head does not read; a run.toml repeats them as the method has
     them, which is no fault."""
-    stage, head = config.stages[name], _head(config, name)
+    stage, (head, _) = config.stages[name], config.head_after(name)
     reasons: dict[str, str] = {}
     if stage.schedule != "step":
         reasons = dict.fromkeys(("milestones", "gamma"), f"the schedule is {stage.schedule!r}")
@@ -79,14 +79,3 @@ def _new(given: Table, own: Table, key: str) -> bool:
     value = given[key]
     before = own.get(key)
     return {**before, **value} != before if isinstance(before, dict) else value != before
-
-
-def _head(config: Config, name: str) -> str:
-    """What the head is called when a stage begins."""
-    head = str(config.head.get("name"))
-    own = head
-    for stage_name, stage in config.stages.items():
-        head = {"keep": head, "fresh": own}.get(stage.head, stage.head)
-        if stage_name == name:
-            break
-    return head

@@ -10,11 +10,13 @@ from torch import Tensor
 import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.methods.classifier import built_options
 from wcdas.methods.method import Method, plain_model
+from wcdas.run.build import TrainingRun
 from wcdas.run.model_file import ModelInfo, save_model
+from wcdas.run.prediction import predict
 from wcdas.run.prior import recorded_prior
 from wcdas.run.spec import Config, as_table
-from wcdas.run.trainer import Trainer
 
 # Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
 LOWEST_TEMPERATURE = 1.0
@@ -36,45 +38,49 @@ def run_table(
     return as_table(config) | {"info": info}
 
 
-def finish(trainer: Trainer) -> tuple[Tensor, Tensor] | None:
+def finish(run: TrainingRun) -> tuple[Tensor, Tensor] | None:
     """Fit the temperature, measure the last epoch, write the model.
 
-    The main process gets the features of the test samples, and their logits over the temperature.
+    The main process gets the features of the test images, and their logits over the temperature.
     """
-    config, dataset = trainer.config, trainer.dataset
-    held_out = trainer.held_out_logits()
-    temperature = fit_temperature(*held_out, LOWEST_TEMPERATURE) if len(held_out[1]) else 1.0
-    features, logits = trainer.predict(dataset.test)
+    config, dataset = run.config, run.dataset
+    held_out = dataset.train.subset(run.held_out)
+    _, held_out_logits = predict(run, held_out)
+    temperature = 1.0
+    if len(held_out):
+        temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
+    features, logits = predict(run, dataset.test)
     logits = logits / temperature
-    if not trainer.ranks.is_main:
+    if not run.ranks.is_main:
         return None
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
+    head, built = config.head_after(None)
     info = ModelInfo(
         backbone=config.backbone.name,
-        head=trainer.head_name,
-        head_options=trainer.head_options,
+        head=head,
+        head_options=built_options(run.model.head) if built else config.head_options,
         class_names=names,
         class_counts=counts.tolist(),
         channels=dataset.channels,
         input_size=config.input_size,
-        mean=trainer.loading["mean"],
-        std=trainer.loading["std"],
+        mean=run.loading["mean"],
+        std=run.loading["std"],
         temperature=temperature,
-        prior=recorded_prior(trainer.method, config.stages),
+        prior=recorded_prior(run.method, config.stages),
         method=config.method,
         dataset=dataset.name,
         options=dict(config.options),
-        built_by_method=trainer.method.build_model is not plain_model,
+        built_by_method=run.method.build_model is not plain_model,
         neck=config.neck.name,
         neck_features=config.neck.features,
     )
-    save_model(trainer.folder.model, trainer.model, info)
+    save_model(run.folder.model, run.model, info)
     facts = {
         "method": config.method,
         "dataset": dataset.name,
         "temperature": temperature,
-        "held_out": len(held_out[1]),  # images that it was fitted on
+        "held_out": len(held_out),  # images that it was fitted on
     }
-    trainer.folder.write_metrics(facts | metrics)
+    run.folder.write_metrics(facts | metrics)
     return features, logits

@@ -1,19 +1,29 @@
-"""Logits and features of a whole split."""
+"""Logits and features of whole splits."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from wcdas.data.dataset import Split
 from wcdas.data.loader import EvalLoader
+from wcdas.evaluation.metrics import evaluate
 from wcdas.methods.classifier import Classifier
+from wcdas.processes import gather, share_buffers
+from wcdas.run.build import TrainingRun
+
+DIVERGED = (
+    "the network's outputs became NaN or infinite on images that it is not trained on; "
+    "start a new one with a lower rate, --set lr=…"
+)
 
 
 @torch.no_grad()
 def predict_split(
     model: Classifier, loader: EvalLoader, join: Callable[[Tensor], Tensor] = lambda rows: rows
 ) -> tuple[Tensor, Tensor]:
-    """(features, logits) of every image in file order, float32 on the CPU.
+    """Return (features, logits) of every image in file order, float32 on the CPU.
 
     Of several processes that read parts of a split, `join` gathers the rows.
     """
@@ -30,6 +40,37 @@ def predict_split(
         logits.append(model.head(x).float())
     model.train(was_training)
     order = join(torch.cat(indices)).cpu().argsort()
-    parts = (join(torch.cat(p)).cpu()[order] for p in (features, logits))
-    first, second = parts
-    return first, second
+    return join(torch.cat(features)).cpu()[order], join(torch.cat(logits)).cpu()[order]
+
+
+def predict(run: TrainingRun, split: Split) -> tuple[Tensor, Tensor]:
+    """Return (features, logits) of a split by a run's model as it is."""
+    if len(split) == 0:
+        head = run.model.head
+        return torch.zeros(0, head.in_features), torch.zeros(0, head.num_classes)
+    share_buffers(run.model)
+    loader = EvalLoader(split, batch_size=256, **run.loading)
+    try:
+        features, logits = predict_split(run.model, loader, gather)
+    except ValueError as error:  # on a CPU heads look at the values
+        if "NaN" not in str(error):
+            raise
+        raise run.failure(DIVERGED) from None
+    finally:
+        loader.close()
+    if not logits.isfinite().all():
+        raise run.failure(DIVERGED)
+    return features, logits
+
+
+def training_features(run: TrainingRun, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return features and labels of training images as they are, without augmentation."""
+    split = run.dataset.train.subset(indices)
+    return predict(run, split)[0], split.labels
+
+
+def measure(run: TrainingRun) -> dict[str, Any]:
+    """Measure the model as it is on the test set."""
+    dataset = run.dataset
+    _, logits = predict(run, dataset.test)
+    return evaluate(logits, dataset.test.labels, dataset.class_counts, dataset.class_names)

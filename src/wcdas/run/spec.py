@@ -125,6 +125,25 @@ class Config:
     engine: Literal["auto", "eager"] = "auto"  # auto: on a GPU, a step is one CUDA graph
     evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
 
+    @property
+    def head_options(self) -> dict[str, Any]:
+        """The options of the run's own head."""
+        return {key: value for key, value in self.head.items() if key != "name"}
+
+    def head_after(self, last: str | None) -> tuple[str, bool]:
+        """Name the head when the stage `last` has begun, or at the end, and say whether it was
+        built from the one before instead of by the run's own options."""
+        own = str(self.head.get("name"))
+        head, built = own, False
+        for name, stage in self.stages.items():
+            if stage.head == "fresh":
+                head, built = own, False
+            elif stage.head != "keep":
+                head, built = stage.head, True
+            if name == last:
+                break
+        return head, built
+
 
 def build(table: Mapping[str, Any]) -> Config:
     """The configuration a nested table describes; unknown keys and bad values are refused."""

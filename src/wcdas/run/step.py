@@ -8,8 +8,8 @@ from wcdas.groups import group_indices
 from wcdas.heads.functional.sphere import unit
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Method, StepBatch, StepState
-from wcdas.run.spec import Config, Stage
+from wcdas.methods.method import StepBatch, StepState
+from wcdas.run.build import TrainingRun
 from wcdas.targets import MixedLabels
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -20,23 +20,23 @@ class Step(nn.Module):
 
     log_prior: Tensor | None
 
-    def __init__(
-        self,
-        model: Classifier,
-        method: Method,
-        config: Config,
-        name: str,
-        stage: Stage,
-        class_counts: Tensor,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, run: TrainingRun, index: int, lr: Tensor, progress: Tensor) -> None:
+        """`lr` and `progress` are tensors () on the device that hold those of the present step."""
         super().__init__()
-        self.model, self.stage, self.amp = model, stage, config.amp
-        self.training_step = method.training_step
+        name, stage = run.stages[index]
+        class_counts, device = run.dataset.class_counts, run.ranks.device
+        self.model, self.stage, self.amp = run.model, stage, run.config.amp
+        self.training_step = run.method.training_step
         self.state = StepState(
-            name, class_counts.to(device), config.options, self._features, self._loss
+            name,
+            class_counts.to(device),
+            run.config.options,
+            self._features,
+            self._loss,
+            progress,
+            lr,
+            AMP.get(self.amp, torch.float32),
         )
-        self.state.precision = AMP.get(config.amp, torch.float32)
         self.seen: Tensor | None = None
         self.frozen = stage.trains != "all"
         self.loss: nn.Module | None = None

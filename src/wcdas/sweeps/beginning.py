@@ -14,7 +14,7 @@ from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks, choose_device
 from wcdas.run.automatic import SMALL
-from wcdas.run.building import create_trainer
+from wcdas.run.build import build_run
 from wcdas.run.resuming import same_data
 from wcdas.run.spec import Config, as_table, build, flat
 from wcdas.sweeps.asked import Asked, extended, new_plan
@@ -99,7 +99,7 @@ def check_buildable(
     for method, config in configs.items():
         run = folder.run(SweepRun(method, 0))
         with explained(f"{method}: ", InputError):
-            create_trainer(config, find_method(method), dataset, run, here, workers, None)
+            build_run(config, find_method(method), dataset, run, here, workers)
 
 
 def settled(

@@ -17,9 +17,9 @@ import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
 from wcdas.files import write_synced
+from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder, check_free, next_folder
 from wcdas.run.places import short
-from wcdas.run.symptoms import warnings_in
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.summary import summarise
 from wcdas.sweeps.table import as_csv, as_markdown, as_text

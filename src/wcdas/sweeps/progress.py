@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wcdas.evaluation.table import percent
-from wcdas.run.display import Display
+from wcdas.run.console import Display
 from wcdas.run.folder import RunFolder
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun

@@ -1,13 +1,37 @@
 """A step of training as one CUDA graph."""
 
+import copy
 from collections.abc import Callable
 
 import torch
 
 from wcdas.rng import seeded
+from wcdas.run.stage import StageTraining
 from wcdas.streams import own_stream
 
 WARM_UP = 3  # steps before the capture: libraries choose their kernels, code is compiled
+
+
+def capture_step(stage: StageTraining, epoch: int, start: int) -> "StepGraph":
+    """Capture the step of a stage, which is left as it was.
+
+    Raises:
+        RuntimeError: where no graph can hold the step.
+    """
+    before = copy.deepcopy(stage.state_dict())
+
+    def undo() -> None:
+        # A copy, since the optimizer goes on with the very tensors it is given.
+        stage.load_state_dict(copy.deepcopy(before))
+        stage.set_rate(0.0)
+        stage.begin_epoch(epoch, start)
+
+    undo()
+    try:
+        return StepGraph(stage.train_step, undo)
+    except RuntimeError:
+        undo()
+        raise
 
 
 class StepGraph:

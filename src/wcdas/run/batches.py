@@ -1,7 +1,7 @@
 """The batches of a stage: drawn, augmented, mixed, with their further views and a second batch."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from torch import Tensor
 
@@ -12,11 +12,9 @@ from wcdas.data.samplers import create_sampler, whole_batches
 from wcdas.methods.meta_sampler import MetaSampler
 from wcdas.methods.method import StepBatch
 from wcdas.rng import stream
-from wcdas.run.preflight import stage_sampler
+from wcdas.run.build import TrainingRun
+from wcdas.run.checks import stage_sampler
 from wcdas.targets import MixedLabels
-
-if TYPE_CHECKING:
-    from wcdas.run.trainer import Trainer
 
 ORDER, SECOND, VIEWS = 1_000, 1_001, 1_005  # what a stream of random numbers is for
 
@@ -28,29 +26,28 @@ class Drawn(NamedTuple):
     first: Batch
 
 
-class StageData:
-    """What a stage reads while it trains."""
+class Batches:
+    """Reads what a stage trains on."""
 
-    def __init__(self, trainer: "Trainer", index: int) -> None:
-        self.trainer, self.index, self.stage = trainer, index, trainer.stages[index][1]
-        self.seed, self.kept = stream(trainer.config.seed, index), trainer.kept
-        stage, ranks = self.stage, trainer.ranks
-        labels, classes = trainer.dataset.train.labels[self.kept], trainer.dataset.num_classes
-        self.sampler = stage_sampler(stage, labels, classes, ranks)
+    def __init__(self, run: TrainingRun, index: int) -> None:
+        _, stage = run.stages[index]
+        self.epochs, self.seed, self.kept = stage.epochs, stream(run.config.seed, index), run.kept
+        labels, num_classes = run.dataset.train.labels[self.kept], run.dataset.num_classes
+        self.sampler = stage_sampler(stage, labels, num_classes, run.ranks)
         # The learned sampler needs a balanced batch beside its own.
         beside = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
         beside = stage.second_sampler or beside
-        self.second = create_sampler(beside, labels, classes) if beside else None
-        batches = whole_batches(self.kept, stage.batch_size, ranks.world)
+        self.second = create_sampler(beside, labels, num_classes) if beside else None
+        batches = whole_batches(self.kept, stage.batch_size, run.ranks.world)
         self.steps, self.batch_size = len(batches), len(batches[0])
-        views = trainer.method.views if stage.trains == "all" else ()
+        views = run.method.views if stage.trains == "all" else ()
         policies = [stage.augment, *views, *([stage.augment] if self.second else [])]
-        self.loaders = [self._loader(policy) for policy in policies]
+        self.loaders = [_loader(run, policy, stage.batch_size) for policy in policies]
         self.iterators: list[Iterator[Batch]] = []
         self.mixing: Mixing | None = None
         if stage.mixup or stage.cutmix:
-            shape = (self.batch_size // ranks.world, *self.loaders[0].shape)
-            self.mixing = Mixing(stage.mixup, stage.cutmix, self.steps, shape, ranks.device)
+            shape = (self.batch_size // run.ranks.world, *self.loaders[0].shape)
+            self.mixing = Mixing(stage.mixup, stage.cutmix, self.steps, shape, run.ranks.device)
 
     @property
     def is_resident(self) -> bool:
@@ -59,15 +56,14 @@ class StageData:
 
     def begin(self, epoch: int, start: int) -> None:
         """Lay down what an epoch reads from step `start` on."""
-        epochs = self.stage.epochs
         if isinstance(self.sampler, MetaSampler) and not start:
             self.sampler.begin_epoch()
-        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, epochs)
+        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.epochs)
         views = len(self.loaders) - 1 - (self.second is not None)
         plans = [(order, stream(self.seed, epoch))]
         plans += [(order, stream(self.seed, VIEWS, i, epoch)) for i in range(views)]
         if self.second is not None:
-            order = self.second.sequence(stream(self.seed, SECOND), epoch, epochs)
+            order = self.second.sequence(stream(self.seed, SECOND), epoch, self.epochs)
             plans.append((order, stream(self.seed, SECOND, epoch)))
         pairs = list(zip(self.loaders, plans, strict=True))
         if self.is_resident:
@@ -87,7 +83,7 @@ class StageData:
                 loader.prepare(step)
 
     def next(self, step: Tensor) -> Drawn:
-        """The batch of a step, a tensor (1,); steps come in their order."""
+        """Return the batch of a step, a tensor (1,); steps come in their order."""
         if self.is_resident:
             first, *others = [loader.batch() for loader in self.loaders]
         else:
@@ -96,30 +92,22 @@ class StageData:
         inputs, target = first.inputs, cast(Tensor | MixedLabels, first.labels)
         if self.mixing is not None:
             inputs, target = self.mixing(inputs, first.labels, step)
-        batch = StepBatch(
-            inputs,
-            target,
-            first.labels,
-            tuple(view.inputs for view in others),
-            None if second is None else (second.inputs, second.labels),
-        )
-        return Drawn(batch, first)
+        views = tuple(view.inputs for view in others)
+        beside = None if second is None else (second.inputs, second.labels)
+        return Drawn(StepBatch(inputs, target, first.labels, views, beside), first)
 
     def close(self) -> None:
         for loader in self.loaders:
             loader.close()
 
-    def _loader(self, policy: str) -> TrainLoader:
-        loading, config = self.trainer.loading, self.trainer.config
-        augmentation = create_augmentation(
-            policy,
-            size=loading["size"] or 1,  # features have none
-            flip=config.augment.flip,
-            mean=loading["mean"],
-        )
-        return TrainLoader(
-            self.trainer.dataset.train,
-            augmentation=augmentation,
-            batch_size=self.stage.batch_size,
-            **loading,
-        )
+
+def _loader(run: TrainingRun, policy: str, batch_size: int) -> TrainLoader:
+    augmentation = create_augmentation(
+        policy,
+        size=run.loading["size"] or 1,  # features have none
+        flip=run.config.augment.flip,
+        mean=run.loading["mean"],
+    )
+    return TrainLoader(
+        run.dataset.train, augmentation=augmentation, batch_size=batch_size, **run.loading
+    )

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from wcdas.run.chance import Chance
+import torch
+from torch import Tensor
+
+from wcdas.heads.angular import AngularHead
+from wcdas.losses.logit_adjustment import LogitAdjustmentLoss
+from wcdas.run.stage import StageTraining
+from wcdas.run.step import Step
 
 WINDOW = 3  # epochs that have to agree, all after the warm-up
 # Since then: to speak while a stage goes on, also as a share of its epochs; and when it ends.
@@ -55,6 +61,80 @@ class TrainedScale:
     start: float
     least: float
     remedy: str
+
+
+@dataclass(frozen=True)
+class Chance:
+    """`loss` and `untrained` are None where a loss cannot be read so.
+
+    Args:
+        guess: the accuracy of guessing, 1/C.
+        accuracy: of always answering the class that is drawn most.
+        loss: of answering with the class shares.
+        untrained: the loss of equal logits, from which most heads start.
+    """
+
+    guess: float
+    accuracy: float
+    loss: float | None = None
+    untrained: float | None = None
+
+
+def diagnose(stage: StageTraining, lines: Sequence[Line]) -> tuple[str, str] | None:
+    """Find a sign in the log of a stage so far that it does not learn: a word and a sentence."""
+    shares = stage.sampler.class_probabilities(len(lines) - 1, stage.stage.epochs)
+    level = chance(stage.step, shares, stage.statistics.counts_right)
+    return symptom(_watched(stage), level, lines)
+
+
+def _watched(stage: StageTraining) -> Watched:
+    stages = [(name, other) for name, other in stage.run.stages if other.epochs]
+    rates = {other.lr for _, other in stages if other.optimizer == "fresh"}
+    first = next(name for name, other in stages if other is stage.first)
+    return Watched(
+        stage.name,
+        stage.stage.epochs,
+        stage.steps,
+        stage.steps * stage.data.batch_size,
+        max(0.0, stage.first.warmup - stage.before),
+        stage.first.lr,
+        "lr" if len(rates) == 1 else f"stages.{first}.lr",
+        _trained_scale(stage),
+    )
+
+
+def _trained_scale(stage: StageTraining) -> TrainedScale | None:
+    head = stage.model.head
+    if not isinstance(head, AngularHead) or not head.scale_is_trainable:
+        return None
+    start, least = head.auto_scale, float(head.scale_units[0])
+    # A run that was given a start of s would keep it with another start of the head.
+    own = f" --set head.scale_init={start:.0f}" if "scale_init" in stage.run.config.head else ""
+    return TrainedScale(start, least, f"--set head.start=auto{own}")
+
+
+def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
+    """Of a stage that draws the classes with these shares, which sum to one.
+
+    For cross-entropy, constant logits do best at the entropy of the mean target, whatever prior is
+    added to them; mixing images leaves that mean as it is, smoothing moves it. Margins and losses
+    of a method's own have no such level. Where nobody counts the right answers, an angular head is
+    held against equal logits: with a small scale it may know classes at a loss above the entropy.
+    """
+    levels, head = (1 / len(shares), float(shares.max())), step.model.head
+    if step.training_step is not None or hasattr(head, "margin"):
+        return Chance(*levels)
+    added = torch.zeros_like(shares) if step.log_prior is None else step.log_prior.to(shares)
+    if isinstance(step.loss, LogitAdjustmentLoss):
+        added = step.loss.tau * step.loss.log_prior.to(shares)
+    elif step.loss is not None:
+        return Chance(*levels)
+    smoothing = step.stage.label_smoothing
+    target = (1 - smoothing) * shares + smoothing / len(shares)
+    untrained = float(-(target * added.log_softmax(0)).sum())
+    if isinstance(head, AngularHead) and not counts_right:
+        return Chance(*levels, untrained, untrained)
+    return Chance(*levels, float(torch.special.entr(target).sum()), untrained)
 
 
 def symptom(stage: Watched, chance: Chance, lines: Sequence[Line]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""What every stage names is built once before any work, so that a wrong value is refused early."""
+"""Everything that a stage names is built once before any work, so that it is refused early."""
 
 from torch import Tensor
 

@@ -1,0 +1,168 @@
+"""A configuration and a dataset become a run: the model, images held out, everything checked."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wcdas.backbones import Backbone, create_backbone
+from wcdas.backbones.resnet32 import ResNet32
+from wcdas.backbones.resnet32_gpu.network import fuse
+from wcdas.data.dataset import Dataset
+from wcdas.data.loader import channel_statistics
+from wcdas.errors import InputError, WorkError, explained
+from wcdas.heads import Head, create_head
+from wcdas.methods.classifier import Classifier
+from wcdas.methods.method import Method, Parts
+from wcdas.processes import Ranks
+from wcdas.rng import seeded, stream
+from wcdas.run.checks import check_stages
+from wcdas.run.folder import RunFolder
+from wcdas.run.holdout import holdout
+from wcdas.run.schedule import planned
+from wcdas.run.spec import Config, Stage
+
+HOLDOUT, INITIAL, SELECTION = 1_002, 1_004, 1_006  # what a stream of random numbers is for
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A run before its first step; only the weights of the model change from here on.
+
+    Args:
+        config: what the run is.
+        method: its method's hooks.
+        dataset: what is trained on.
+        model: on the device.
+        loading: what all loaders share: size, channels, mean, std, workers, device and so on.
+        folder: where everything goes.
+        ranks: this process's place among all.
+        kept: the training images that are trained on.
+        selection: those that the method chooses on.
+        held_out: those that the temperature is fitted on.
+    """
+
+    config: Config
+    method: Method
+    dataset: Dataset
+    model: Classifier
+    loading: Mapping[str, Any]
+    folder: RunFolder
+    ranks: Ranks
+    kept: Tensor
+    selection: Tensor
+    held_out: Tensor
+
+    @cached_property
+    def stages(self) -> list[tuple[str, Stage]]:
+        """The stages as they run, by name."""
+        return planned(self.config.stages)
+
+    def failure(self, reason: str) -> WorkError:
+        """Write down why the run has no result, and return the error to raise."""
+        if self.ranks.is_main:
+            self.folder.write_failure(reason)
+        return WorkError(reason)
+
+
+def build_run(
+    config: Config,
+    method: Method,
+    dataset: Dataset,
+    folder: RunFolder,
+    ranks: Ranks,
+    workers: int | None = None,
+) -> TrainingRun:
+    with seeded(stream(config.seed, INITIAL)):
+        backbone, model = _build_model(config, method, dataset)
+    workers = max(0, (os.cpu_count() or 1) - 1) if workers is None else workers
+    size, channels = config.input_size, dataset.channels
+    if backbone.mean is not None and backbone.std is not None:
+        mean, std = list(backbone.mean), list(backbone.std)
+    else:
+        mean, std = channel_statistics(dataset.train, channels, size, workers)
+    model = model.to(ranks.device)
+    loading = {
+        "size": size,
+        "channels": channels,
+        "mean": mean,
+        "std": std,
+        "workers": workers,
+        "device": ranks.device,
+        "rank": ranks.rank,
+        "world": ranks.world,
+        "memory_format": _prepare_for_gpu(config, model, ranks),
+    }
+    everything = torch.arange(len(dataset.train))
+    rest, selection = _hold_out(
+        config, dataset, everything, config.selection.holdout, SELECTION, smallest=2
+    )
+    kept, held_out = _hold_out(config, dataset, rest, config.calibration.holdout, HOLDOUT)
+    check_stages(config, method, dataset, kept, ranks)
+    if method.selects and len(selection) == 0:
+        raise InputError(
+            f"{config.method} chooses on training images that no stage sees, and there are "
+            f"none (selection.holdout is {config.selection.holdout:g}); expected a share above "
+            "0 and a class of two images or more"
+        )
+    return TrainingRun(
+        config, method, dataset, model, loading, folder, ranks, kept, selection, held_out
+    )
+
+
+def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, Classifier]:
+    backbone = create_backbone(
+        config.backbone.name,
+        channels=dataset.channels,
+        input_size=config.input_size,
+        weights=config.backbone.weights or None,
+    ).attach_neck(config.neck.name, config.neck.features)
+    parts = Parts(
+        backbone,
+        lambda length: _create_head(config, length, dataset),
+        dataset.class_counts,
+        config.options,
+    )
+    model = method.build_model(parts)
+    if not isinstance(model, Classifier):
+        raise InputError(
+            f"build_model of {config.method} gave {type(model).__name__}; expected a Classifier"
+        )
+    return backbone, model
+
+
+def _create_head(config: Config, length: int, dataset: Dataset) -> Head:
+    name, counts = str(config.head.get("name")), dataset.class_counts
+    with explained("head: "):
+        return create_head(name, length, dataset.num_classes, counts, **config.head_options)
+
+
+def _prepare_for_gpu(config: Config, model: Classifier, ranks: Ranks) -> torch.memory_format:
+    """Put kernels in where there are some; convolutions of others want the channels last."""
+    if ranks.device.type != "cuda" or config.engine != "auto":
+        return torch.contiguous_format
+    for module in model.modules():
+        if isinstance(module, ResNet32):
+            fuse(module)
+    if isinstance(model.backbone, ResNet32):
+        return torch.contiguous_format
+    model.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return torch.channels_last
+
+
+def _hold_out(
+    config: Config,
+    dataset: Dataset,
+    among: Tensor,
+    fraction: float,
+    purpose: int,
+    **options: int,
+) -> tuple[Tensor, Tensor]:
+    """Indices of the images that are kept and of those that are held out."""
+    labels, key = dataset.train.labels[among], stream(config.seed, purpose)
+    kept, held_out = holdout(labels, dataset.num_classes, fraction, key, **options)
+    return among[kept], among[held_out]

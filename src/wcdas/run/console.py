@@ -1,0 +1,132 @@
+"""What a person sees: announcements, warnings, and progress of work that takes long."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Generic, Self, TypeVar
+
+import torch
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from wcdas.data.dataset import Dataset
+from wcdas.data.description import describe
+from wcdas.run.folder import RunFolder
+from wcdas.run.schedule import planned
+from wcdas.run.spec import Config, Stage
+
+LINES_PER_STAGE = 10
+Shown = TypeVar("Shown", Live, Progress)
+
+
+def tell(console: Console | None, *lines: str) -> None:
+    """Print lines as they are, where there is a console."""
+    if console is not None:
+        for line in lines:
+            console.print(line, highlight=False, markup=False)
+
+
+def warn(console: Console | None, text: str) -> None:
+    """Print one line where there is a console, else warn as Python does."""
+    if console is None:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    tell(console, f"warning: {text}")
+
+
+def announce(
+    console: Console | None,
+    config: Config,
+    dataset: Dataset,
+    folder: RunFolder,
+    device: torch.device,
+    notes: list[str],
+) -> None:
+    """Say what is trained on what before training starts."""
+    size = f" at {config.input_size} px" if config.input_size else ""
+    neck = f"neck {config.neck.name} and " if config.neck.name != "none" else ""
+    tell(
+        console,
+        *describe(dataset),
+        *(f"note: {note}" for note in notes),
+        f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
+        f"{device}",
+        *(_described(config, name, stage) for name, stage in planned(config.stages)),
+        f"run folder: {folder.path}",
+    )
+
+
+def _described(config: Config, name: str, stage: Stage) -> str:
+    if stage.trains == "nothing":
+        return f"  {name}: {stage.head} head, nothing to train"
+    flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
+    mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
+    return (
+        f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "
+        f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}"
+    )
+
+
+class Display(Generic[Shown]):
+    """Shows what `create` makes, on a terminal alone, for as long as a `with` lasts."""
+
+    def __init__(self, console: Console | None, create: Callable[[Console], Shown]) -> None:
+        self._console = console
+        self._live: Shown | None = None
+        if console is not None and console.is_terminal:
+            self._live = create(console)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _print(self, line: str) -> None:
+        tell(self._console, line)
+
+
+class StageProgress(Display[Progress]):
+    """Progress of one stage over its epochs; shown by rank 0 alone."""
+
+    def __init__(
+        self, console: Console | None, title: str, epochs: int, steps: int, done: int
+    ) -> None:
+        super().__init__(console, _bar)
+        self._title, self._epochs = title, epochs
+        if self._live is not None:
+            self._task = self._live.add_task(title, total=epochs * steps, completed=done, facts="")
+        self._start, self._seen = time.monotonic(), 0
+        self._facts = ""
+
+    def step(self, images: int) -> None:
+        self._seen += images
+        if self._live is not None:
+            self._live.update(self._task, advance=1, facts=f"{self._rate():,.0f}/s{self._facts}")
+
+    def epoch(self, epoch: int, loss: float, accuracy: float | None) -> None:
+        """After an epoch, counted from 0."""
+        right = "" if accuracy is None else f" · train {100 * accuracy:.1f} %"
+        self._facts = f" · loss {loss:.3f}{right}"
+        every = max(1, self._epochs // LINES_PER_STAGE)
+        due = (epoch + 1) % every == 0 or epoch + 1 == self._epochs
+        if self._live is None and due:
+            place = f"{self._title}: epoch {epoch + 1}/{self._epochs}"
+            self._print(f"{place}{self._facts} · {self._rate():,.0f} images/s")
+
+    def _rate(self) -> float:
+        return self._seen / max(time.monotonic() - self._start, 1e-9)
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )

@@ -1,0 +1,255 @@
+"""The loop of a run: stages, their epochs, their steps; it can be stopped and resumed anywhere."""
+
+import time
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from wcdas.errors import InterruptedRunError, WorkError
+from wcdas.groups import GROUPS, group_means
+from wcdas.heads.angular import AngularHead
+from wcdas.heads.concentration import ConcentrationHead
+from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.processes import largest, total
+from wcdas.rng import seeded, stream
+from wcdas.run import checkpoint
+from wcdas.run.build import TrainingRun
+from wcdas.run.callbacks import Followers
+from wcdas.run.console import StageProgress, tell, warn
+from wcdas.run.diagnosis import BOUND, diagnose
+from wcdas.run.graph import StepGraph, capture_step
+from wcdas.run.interrupt import Interrupt
+from wcdas.run.prediction import measure
+from wcdas.run.stage import StageTraining, enter_stage, let_method_begin
+
+CHECKPOINT_SECONDS = 300  # inside an epoch
+EPOCH_SECONDS = 15  # epochs that end sooner after a checkpoint have none of their own
+AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
+SHOWN = ("top1", "balanced_accuracy", *GROUPS)
+
+Facts = dict[str, Any]
+
+
+class Loop:
+    """Trains a run.
+
+    Args:
+        run: what is trained.
+        followers: who is told after every epoch.
+        interrupt: says when to stop.
+        console: where progress is shown; None is silent.
+    """
+
+    def __init__(
+        self,
+        run: TrainingRun,
+        followers: Followers | None = None,
+        interrupt: Interrupt | None = None,
+        console: Console | None = None,
+    ) -> None:
+        self.run, self.console = run, console
+        self.followers = followers or Followers([], console)
+        self.interrupt = interrupt or Interrupt()
+        self.steps = self.epochs = 0  # done in all stages together
+        self.saved_at = time.monotonic()
+
+    def train(self) -> None:
+        """Train from the beginning, or from the last checkpoint in the folder."""
+        run, optimizer = self.run, None
+        state = checkpoint.load_latest(run.folder.checkpoints)
+        first = state["stage"] if state else 0
+        if run.ranks.is_main:
+            run.folder.failure.unlink(missing_ok=True)
+        with self.interrupt:
+            for index in range(len(run.stages)):
+                enter_stage(run, index)
+                if index < first:
+                    continue
+                if index > first or state is None:
+                    let_method_begin(run, index)
+                stage = StageTraining(run, index, optimizer)
+                self.train_stage(stage, state if index == first else None)
+                optimizer = stage.optimizer
+
+    def train_stage(self, stage: StageTraining, state: dict[str, Any] | None = None) -> None:
+        """Train a stage from its beginning, or from the state of a checkpoint in it."""
+        run, epochs = self.run, stage.stage.epochs
+        epoch = step = 0
+        if state is not None:
+            stage.load_state_dict(state)
+            self.steps, self.epochs = state["global_step"], state["logged"]
+            epoch, step = state["epoch"], state["step"]
+        self.saved_at = time.monotonic()
+        if run.ranks.is_main:
+            run.folder.keep_log(self.epochs)
+        log = run.folder.read_log() if run.ranks.is_main else []
+        every = run.config.evaluate_every or max(1, epochs // 10)
+        title = f"{stage.index + 1}/{len(run.stages)} {stage.name}"
+        done = epoch * stage.steps + step
+        stage.parallel.train()
+        graph = self._captured(stage, epoch, step) if epoch < epochs else None
+        with StageProgress(self.console, title, epochs, stage.steps, done) as progress:
+            while epoch < epochs:
+                began = time.monotonic()
+                self.train_epoch(stage, epoch, step, graph, progress)
+                self._check_finite(stage, epoch, stage.steps - 1)
+                facts = _facts(stage, epoch)
+                facts["seconds"] = round(time.monotonic() - began, 3)
+                epoch, step = epoch + 1, 0
+                if epoch % every == 0 or epoch == epochs:
+                    with stage.averaged():
+                        metrics = measure(run)
+                    facts["test"] = {key: metrics[key] for key in SHOWN}
+                progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
+                if run.ranks.is_main:
+                    log.append(facts)
+                    self._warn(stage, log)
+                    run.folder.log(facts)
+                    self.followers.epoch(self.epochs, facts)
+                self.epochs += 1
+                if epoch == epochs or self._epoch_is_saved():
+                    self._save(stage, epoch, 0)
+        stage.finish()
+
+    def train_epoch(
+        self,
+        stage: StageTraining,
+        epoch: int,
+        start: int,
+        graph: StepGraph | None,
+        progress: StageProgress,
+    ) -> None:
+        stage.parallel.train()
+        rates = stage.begin_epoch(epoch, start)
+        key = stream(self.run.config.seed, stage.index)
+        for step in range(start, stage.steps):
+            seed = stream(stream(key, epoch), step, self.run.ranks.rank)
+            if step > start:
+                stage.data.prepare(step)
+            try:
+                if graph is not None:
+                    graph.replay(seed)
+                else:
+                    stage.set_rate(rates[step])
+                    with seeded(seed):
+                        stage.train_step()
+            except ValueError as error:  # on a CPU heads and losses look at the values
+                if "NaN" not in str(error):
+                    raise
+                raise self._diverged(stage, epoch, step) from None
+            progress.step(stage.data.batch_size)
+            self.steps += 1
+            stop, save = self._asked(stage, step)
+            if stop or save:
+                self._save(stage, epoch, step + 1)
+            if stop:
+                again = f"wcdas train --out {self.run.folder.path} --resume"
+                raise InterruptedRunError(f"stopped; go on with: {again}")
+
+    def _captured(self, stage: StageTraining, epoch: int, start: int) -> StepGraph | None:
+        """Return the step as a CUDA graph, or None where it cannot be one."""
+        if not stage.capturable:
+            return None
+        began = time.monotonic()
+        try:
+            graph = capture_step(stage, epoch, start)
+        except RuntimeError as error:
+            why = str(error).splitlines()[0]
+            note = f"stage {stage.name} runs eagerly, no CUDA graph can hold it: {why}"
+            tell(self.console, f"note: {note}")
+            return None
+        seconds = time.monotonic() - began
+        tell(self.console, f"note: stage {stage.name}: compiled and captured in {seconds:.1f} s")
+        return graph
+
+    def _asked(self, stage: StageTraining, step: int) -> tuple[bool, bool]:
+        """Whether to stop and whether a checkpoint is due; all ranks act on it in the same step."""
+        stop = self.interrupt.requested
+        save = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        if self.run.ranks.world == 1:
+            return stop, save
+        if (step + 1) % AGREE_EVERY and step + 1 < stage.steps:
+            return False, False
+        asked = torch.tensor([stop, save], dtype=torch.int32, device=self.run.ranks.device)
+        stop, save = largest(asked).bool().tolist()
+        return stop, save
+
+    def _epoch_is_saved(self) -> bool:
+        """Several processes cannot each look at their own clock."""
+        return self.run.ranks.world > 1 or time.monotonic() - self.saved_at > EPOCH_SECONDS
+
+    def _save(self, stage: StageTraining, epoch: int, step: int) -> None:
+        """Write a checkpoint from which the step `step` of an epoch comes next."""
+        self.saved_at = time.monotonic()
+        if step:
+            self._check_finite(stage, epoch, step - 1)
+        place = {
+            "stage": stage.index,
+            "epoch": epoch,
+            "step": step,
+            "global_step": self.steps,
+            "logged": self.epochs,
+        }
+        state = place | stage.state_dict()
+        if self.run.ranks.is_main:
+            checkpoint.save(self.run.folder.checkpoints, self.steps, state)
+
+    def _check_finite(self, stage: StageTraining, epoch: int, step: int) -> None:
+        """Refuse to go on, or to save, with a loss or weights that are no numbers."""
+        bad = int(largest(stage.statistics.first_bad))
+        finite = torch.stack([p.detach().isfinite().all() for p in stage.learned()])
+        if bad >= 0 or not finite.all():
+            raise self._diverged(stage, epoch, bad if bad >= 0 else step)
+
+    def _diverged(self, stage: StageTraining, epoch: int, step: int) -> WorkError:
+        if (first := int(stage.statistics.first_bad)) >= 0:
+            step = first
+        folder = self.run.folder
+        kept = any(folder.checkpoints.glob("*"))
+        return self.run.failure(
+            f"the loss became NaN or infinite in stage {stage.name}, epoch {epoch + 1}, "
+            f"step {step + 1}; "
+            f"{f'checkpoints from before are kept in {folder.path}; ' if kept else ''}"
+            f"start a new one with a lower rate, --set lr=…, or with stages.{stage.name}.clip=1"
+        )
+
+    def _warn(self, stage: StageTraining, log: list[Facts]) -> None:
+        """Say once in a run, and write down, that it does not learn."""
+        found = diagnose(stage, [line for line in log if line["stage"] == stage.name])
+        said = {name for line in log for name in line.get("warnings", {})}
+        if found is None or said & {"chance", found[0]}:
+            return
+        name, text = found
+        log[-1]["warnings"] = {name: text}
+        warn(self.console, text)
+
+
+def _facts(stage: StageTraining, epoch: int) -> Facts:
+    """The line of the log on an epoch; the next one counts anew."""
+    head, class_counts = stage.model.head, stage.run.dataset.class_counts
+    sums = total(stage.statistics.sums).cpu()
+    loss, seen, right = sums[:3].tolist()
+    by_group = zip(GROUPS, sums[3:6].tolist(), sums[6:9].tolist(), strict=True)
+    facts: Facts = {
+        "stage": stage.name,
+        "epoch": epoch + 1,
+        "lr": float(stage.optimizer.param_groups[0]["lr"]),
+        "loss": loss / seen,
+        "train_accuracy": right / seen if stage.statistics.counts_right else None,
+        "angle": {name: angle / n for name, angle, n in by_group if n},
+    }
+    if isinstance(head, ConcentrationHead):
+        rho = head.concentration.detach().double().cpu()
+        means = group_means(rho, class_counts)
+        facts["rho"] = {name: mean for name, mean in means.items() if mean is not None}
+        bounds = {"low": rho < BOUND, "high": rho > 1 - BOUND}
+        facts["rho_at_bounds"] = {k: float(v.double().mean()) for k, v in bounds.items()}
+        if epoch + 1 == stage.stage.epochs:
+            facts["rho_by_class"] = rho.tolist()
+    if isinstance(head, AngularHead):
+        facts["scale"] = float(head.scale.detach())
+    if isinstance(stage.sampler, MetaSampler):
+        facts["class_probabilities"] = stage.sampler.probabilities.tolist()
+    stage.statistics.reset()
+    return facts

@@ -1,0 +1,252 @@
+"""One stage of a run: all that changes while it trains, and a single step of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from wcdas.data.loader import Batch
+from wcdas.heads.margin import AnnealedMarginHead
+from wcdas.methods.classifier import next_head
+from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.methods.method import StageStart, StepBatch, plain_model
+from wcdas.processes import total
+from wcdas.rng import seeded, stream
+from wcdas.run.batches import Batches
+from wcdas.run.build import TrainingRun
+from wcdas.run.optimizer import WeightAverage, create_optimizer
+from wcdas.run.prediction import training_features
+from wcdas.run.schedule import annealed, chain, rate
+from wcdas.run.step import EpochStatistics, Step
+from wcdas.streams import Beside
+
+HEAD = 1_003  # what a stream of random numbers is for
+
+
+def enter_stage(run: TrainingRun, index: int) -> None:
+    """Change in the model what a stage has otherwise than the one before."""
+    _, stage = run.stages[index]
+    model = run.model
+    with seeded(stream(run.config.seed, index, HEAD)):
+        model.head = next_head(
+            model.head, stage.head, run.config.head["name"], run.config.head_options
+        )
+    model.backbone.requires_grad_(stage.trains == "all")
+    if run.ranks.world > 1 and run.ranks.device.type == "cuda":
+        model.backbone = nn.SyncBatchNorm.convert_sync_batchnorm(model.backbone)
+
+
+def let_method_begin(run: TrainingRun, index: int) -> None:
+    """Let the method set values when a stage begins."""
+    name, _ = run.stages[index]
+    if run.method.begin_stage is not None:
+        start = StageStart(
+            name,
+            run.dataset.class_counts,
+            run.config.options,
+            lambda: training_features(run, run.kept),
+            lambda: training_features(run, run.selection),
+        )
+        with torch.no_grad():
+            run.method.begin_stage(run.model, start)
+
+
+class Clock:
+    """A counter of steps, and the values of the step it points at.
+
+    An epoch's values are laid down on the device at its beginning; a step looks its own up, so that
+    it is the same work every time.
+    """
+
+    def __init__(self, names: list[str], steps: int, device: torch.device) -> None:
+        self.step = torch.zeros(1, dtype=torch.int64, device=device)
+        self.table = torch.zeros(steps, len(names), device=device)
+        self.now = torch.zeros(len(names), device=device)
+        self.values: dict[str, Tensor] = dict(zip(names, self.now.unbind(), strict=True))
+
+    def begin(self, rows: list[list[float]], start: int) -> None:
+        """Lay down the values of every step of an epoch, which goes on at step `start`."""
+        self.table.copy_(torch.tensor(rows))
+        self.step.fill_(start)
+
+    def look(self) -> None:
+        """Bring the values of the step up to date."""
+        self.now.copy_(self.table.index_select(0, self.step).squeeze(0))
+
+    def tick(self) -> None:
+        self.step += 1
+
+
+class StageTraining:
+    """A stage while it trains; its state is that of a checkpoint.
+
+    Args:
+        run: what is trained.
+        index: which of its stages.
+        optimizer: that of the stage before, for one that continues it.
+    """
+
+    def __init__(
+        self, run: TrainingRun, index: int, optimizer: torch.optim.SGD | None = None
+    ) -> None:
+        self.run, self.index, self.model = run, index, run.model
+        self.name, self.stage = run.stages[index]
+        self.data = Batches(run, index)
+        self.steps, self.sampler = self.data.steps, self.data.sampler
+        device, amp = run.ranks.device, run.config.amp
+        self.clock = Clock(["lr", "progress", "annealing"], self.steps, device)
+        self.step = Step(run, index, self.clock.values["lr"], self.clock.values["progress"])
+        self.parallel: nn.Module = self.step
+        if run.ranks.world > 1:
+            # What a method builds may have parts that a step leaves out.
+            extra = run.method.build_model is not plain_model
+            self.parallel = DistributedDataParallel(self.step, find_unused_parameters=extra)
+        self.annealed = [m for m in self.model.modules() if isinstance(m, AnnealedMarginHead)]
+        self.first, self.before, self.epochs = chain([s for _, s in run.stages], index)
+        if self.stage.optimizer == "fresh" or optimizer is None:
+            optimizer = create_optimizer(self.model, self.first)
+        self.optimizer = optimizer
+        self.average = WeightAverage(self.model, self.stage.ema) if self.stage.ema else None
+        self.scaler = torch.amp.grad_scaler.GradScaler(device.type, enabled=amp == "fp16")
+        self.statistics = EpochStatistics(run.dataset.class_counts, device)
+        self.beside = Beside("statistics", device)
+        plain = run.config.engine != "eager" and amp != "fp16"
+        alone = run.ranks.world == 1 and device.type == "cuda"
+        self.capturable = plain and alone and self.data.is_resident
+
+    def begin_epoch(self, epoch: int, start: int) -> list[float]:
+        """Lay down what the steps of an epoch look up; return the rate of each."""
+        rows = []
+        for step in range(self.steps):
+            done = epoch + step / self.steps
+            progress = done / self.stage.epochs
+            lr = rate(self.first, self.before + done, self.epochs)
+            rows.append([lr, progress, annealed(self.stage.annealing, progress)])
+        self.clock.begin(rows, start)
+        self.data.begin(epoch, start)
+        return [lr for lr, _, _ in rows]
+
+    def set_rate(self, lr: float) -> None:
+        """Give the optimizer its rate, which on a GPU it reads from the device."""
+        shared = self.clock.values["lr"] if self.run.ranks.device.type == "cuda" else lr
+        for group in self.optimizer.param_groups:
+            group["lr"] = shared
+
+    def train_step(self) -> None:
+        """Take one step, which is device work alone where the data is resident."""
+        self.clock.look()
+        if self.stage.annealing.base:
+            for head in self.annealed:
+                head.annealing.copy_(self.clock.values["annealing"])
+        batch, first = self.data.next(self.clock.step)
+        self.optimizer.zero_grad(set_to_none=True)
+        features = self._backward(batch)
+        if self.stage.clip:
+            self.scaler.unscale_(self.optimizer)
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(parameters, self.stage.clip)
+        if isinstance(self.sampler, MetaSampler) and batch.second is not None:
+            self._update_sampler(self.sampler, features, batch.second, first)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.average is not None:
+            self.average.update()
+        self.clock.tick()
+
+    def _backward(self, batch: StepBatch) -> Tensor:
+        """Lay down the gradients, and return the features."""
+        parts = _parts(batch, self.stage.accumulate)
+        several = isinstance(self.parallel, DistributedDataParallel)
+        features = []
+        for i, part in enumerate(parts):
+            more = i + 1 < len(parts)
+            with cast(Any, self.parallel).no_sync() if more and several else nullcontext():
+                loss, f = self.parallel(part)
+                with self.beside:
+                    self.statistics.add(loss, f, part.labels, self.model, self.clock.step)
+                share = loss * (len(part.labels) / len(batch.labels))
+                self.scaler.scale(share).backward()
+            self.beside.join()
+            features.append(f)
+        return torch.cat(features)
+
+    def _update_sampler(
+        self, sampler: MetaSampler, features: Tensor, fair: tuple[Tensor, Tensor], first: Batch
+    ) -> None:
+        with torch.no_grad():
+            fair_features = self.model.features(fair[0]).float()
+        sampler.update(
+            self.model.head,
+            self.clock.values["lr"],
+            features.float(),
+            first.labels,
+            first.positions,
+            (fair_features, fair[1]),
+            self.step.log_prior,
+        )
+
+    def learned(self) -> list[Tensor]:
+        """All that must stay finite."""
+        psi = [self.sampler.logits] if isinstance(self.sampler, MetaSampler) else []
+        return [*self.model.parameters(), *psi]
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Look at the averaged weights, where there are any, in place of the present ones."""
+        if self.average is None:
+            yield
+            return
+        current = {k: v.clone() for k, v in self.model.state_dict().items()}
+        self.model.load_state_dict(self.average.module.state_dict())
+        yield
+        self.model.load_state_dict(current)
+
+    def finish(self) -> None:
+        """End the readers; the averaged weights, where there are any, are the stage's result."""
+        self.data.close()
+        if self.average is not None:
+            self.model.load_state_dict(self.average.module.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict() if self.average is not None else None,
+            "scaler": self.scaler.state_dict(),
+            "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
+            "loss": self.step.loss.state_dict() if self.step.loss is not None else None,
+            "statistics": total(self.statistics.sums.clone()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.scaler.load_state_dict(state["scaler"])
+        if isinstance(self.sampler, MetaSampler):
+            self.sampler.load_state_dict(state["sampler"])
+        if self.step.loss is not None:
+            self.step.loss.load_state_dict(state["loss"])
+        if self.run.ranks.is_main:  # they are those of all ranks
+            self.statistics.sums.copy_(state["statistics"])
+
+
+def _parts(batch: StepBatch, count: int) -> list[StepBatch]:
+    """Cut a batch into `count` parts, with everything in it."""
+    if count == 1:
+        return [batch]
+    places = torch.arange(len(batch.labels)).tensor_split(count)
+    return [_part(batch, slice(i[0], i[-1] + 1)) for i in places if len(i)]
+
+
+def _part(value: Any, cut: slice) -> Any:
+    if isinstance(value, Tensor):
+        return value[cut] if value.dim() else value
+    if isinstance(value, tuple):
+        parts = (_part(item, cut) for item in value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
