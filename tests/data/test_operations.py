@@ -8,6 +8,8 @@ from torchvision.transforms.v2 import functional as tv
 
 from wcdas import rng
 from wcdas.data import operations
+from wcdas.data.operations import KINDS, apply_changes
+from wcdas.data.steps import CIFAR10_POLICY, OPERATIONS, RAND_AUGMENT, Choices, magnitude_of
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +22,9 @@ def sheared(image, x=0.0, y=0.0):
     return tv.affine(image, 0.0, [0, 0], 1.0, degrees, center=[0, 0])
 
 
-def matrices(make, images, parameter):
-    return torch.tensor([make(float(p), *images.shape[-2:]) for p in parameter])
+def matrices(name, images, parameter):
+    side = images.shape[-1 if name == "ShearY" else -2]
+    return torch.tensor([OPERATIONS[name](float(p), side)[1] for p in parameter])
 
 
 def columns(*parameters):
@@ -75,33 +78,33 @@ REFERENCE = {
     ),
     "shear_x": (
         (-0.3, 0.3),
-        operations.shear_x_matrix,
+        "ShearX",
         lambda image, m: sheared(image, x=m),
         0,
         0,
     ),
     "shear_y": (
         (-0.3, 0.3),
-        operations.shear_y_matrix,
+        "ShearY",
         lambda image, m: sheared(image, y=m),
         0,
         0,
     ),
     "translate_x": (
         (-15, 15),
-        operations.translate_x_matrix,
+        "TranslateX",
         lambda image, m: tv.affine(image, 0.0, [int(m), 0], 1.0, [0.0, 0.0]),
         0,
         0,
     ),
     "translate_y": (
         (-15, 15),
-        operations.translate_y_matrix,
+        "TranslateY",
         lambda image, m: tv.affine(image, 0.0, [0, int(m)], 1.0, [0.0, 0.0]),
         0,
         0,
     ),
-    "rotate": ((-30.0, 30.0), operations.rotate_matrix, tv.rotate, 0, 0),
+    "rotate": ((-30.0, 30.0), "Rotate", tv.rotate, 0, 0),
 }
 AFFINE = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
 
@@ -116,7 +119,7 @@ def test_equals_torchvision(name, kind, images_of):
     parameter = low + (high - low) * drawn
     parameter[:3] = torch.tensor([low, high, (low + high) / 2])
     if name in AFFINE:
-        result = operations.transform(images, matrices(ours, images, parameter))
+        result = operations.affine(images, matrices(ours, images, parameter))
     else:
         result = ours(images, parameter)
     expected = torch.stack(
@@ -194,40 +197,6 @@ def test_sharpness_leaves_images_without_an_inside(digits):
     assert operations.sharpness(images, torch.full((4, 1), 0.5)).equal(images)
 
 
-def test_flip(tiles):
-    images = tiles()
-    chosen = torch.arange(256) % 3 == 0
-    flipped = operations.horizontal_flip(images, chosen)
-    assert flipped[chosen].equal(tv.horizontal_flip(images[chosen]))
-    assert flipped[~chosen].equal(images[~chosen])
-
-
-@pytest.mark.parametrize(("kind", "padding"), [("rgb", 4), ("odd", 3), ("grey", 1)])
-def test_crop(kind, padding, images_of):
-    images = images_of[kind]
-    top = torch.arange(len(images)) % (2 * padding + 1)
-    left = torch.arange(len(images)) * 7 % (2 * padding + 1)
-    expected = [
-        tv.crop(tv.pad(image, [padding]), int(t), int(i), *image.shape[-2:])
-        for image, t, i in zip(images, top, left, strict=True)
-    ]
-    assert operations.crop(images, top, left, padding).equal(torch.stack(expected))
-
-
-@pytest.mark.parametrize("length", [16, 5])
-def test_cutout(length, tiles):
-    images = tiles()
-    y, x = torch.arange(256) % 32, torch.arange(256) * 5 % 32
-    fill = torch.tensor([10, 20, 30], dtype=torch.uint8)
-    expected = images.clone()
-    for image, i, j in zip(expected, y.tolist(), x.tolist(), strict=True):
-        top, left = i - length // 2, j - length // 2
-        window = (slice(max(top, 0), top + length), slice(max(left, 0), left + length))
-        for channel, level in zip(image, fill, strict=True):
-            channel[window] = level
-    assert operations.cutout(images, y, x, length, fill).equal(expected)
-
-
 def test_resized_crop_enlarges_a_box(tiles):
     images = tiles(32, 16)
     boxes = torch.tensor([[0, 0, 32, 32], [3, 5, 20, 24], [10, 0, 9, 12], [31, 31, 1, 1]]).repeat(
@@ -266,3 +235,46 @@ def test_boxes_are_drawn_as_torchvision_draws_them(height, width, scale):
         expected.append(box)
     assert found.tolist() == expected
     assert (fallbacks > 0) == (width != height)
+
+
+def done_to_all(images, changes):
+    """What a GPU does."""
+    for kind, parameters in changes.items():
+        images = KINDS[kind].function(images, parameters)
+    return images
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_neutral_parameters_change_nothing(name, tiles, digits):
+    function, neutral = KINDS[name]
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 256, (16, 3, 27, 23), generator=generator).to(torch.uint8)
+    for images in (tiles(), digits[0][:64], noise):
+        assert function(images, neutral.expand(len(images), -1)).equal(images)
+
+
+@pytest.mark.parametrize("kind", ["rgb", "grey", "odd"])
+def test_all_images_or_those_that_change(kind, tiles, digits):
+    images = {"rgb": tiles(), "grey": digits[0][:256], "odd": tiles(27)}[kind]
+    size, before = images.shape[-1], images.clone()
+    u = rng.uniform(4, torch.arange(256), 3)
+    pair = (u[:, 0] * len(CIFAR10_POLICY)).long()
+    for column in zip(*CIFAR10_POLICY, strict=True):
+        rows = [(name, magnitude_of(name, bin_, 10, size)) for name, _, bin_ in column]
+        changes = Choices(rows, size).changes(pair, u[:, 1], u[:, 2] < 0.7)
+        assert done_to_all(images, changes).equal(apply_changes(images, changes))
+    rows = [(name, magnitude_of(name, 20, 31, size)) for name in RAND_AUGMENT]
+    changes = Choices(rows, size).changes(pair % len(rows), u[:, 1])
+    assert set(changes) == set(KINDS) - {"hue"}
+    assert done_to_all(images, changes).equal(apply_changes(images, changes))
+    assert images.equal(before)
+
+
+def test_images_larger_than_a_part(tiles):
+    images = tiles(224, 16)
+    weights = torch.rand(16, 3, generator=torch.Generator().manual_seed(0))
+    weights[5] = torch.tensor([1.0, 0, 0])
+    found = apply_changes(images, {"blend": weights, "hue": weights[:, :1] / 2 - 0.5})
+    for image, weight, result in zip(images, weights, found, strict=True):
+        changes = {"blend": weight[None], "hue": weight[None, :1] / 2 - 0.5}
+        assert done_to_all(image[None], changes)[0].equal(result)

@@ -5,117 +5,110 @@ and a resume change nothing. With images and positions on a GPU nothing waits fo
 graph can hold the whole; the first call on a device copies the tables there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from wcdas import rng
 from wcdas.checks import create
-from wcdas.data import steps
-from wcdas.data.autoaugment import AutoAugment, RandAugment
+from wcdas.data.steps import (
+    Step,
+    auto_augment,
+    colour_jitter,
+    rand_augment,
+    random_crop,
+    random_cutout,
+    random_flip,
+    random_grey,
+    random_resized_crop,
+)
 from wcdas.errors import InputError
 
 RESIZED_CROP_FROM = 112  # from this side length on, training crops are RandomResizedCrop
 
 
+@dataclass(frozen=True)
 class Augmentation:
     """`augmentation(images (B, C, H, W) uint8, key, positions (B,))` → the same shape and type.
 
     The key is a number, or a tensor () int64 on the images' device.
     `resized_crop` says that the loader is to cut a RandomResizedCrop out of the image first.
-    A policy names its steps, each a function of the images and of its own random numbers (B, d).
     """
 
-    def __init__(self, size: int) -> None:
-        if size < 1:
-            raise InputError(f"image size is {size}; expected at least 1")
-        self.size = size
-        self.resized_crop = False
-        self.steps: list[steps.Step] = []
+    steps: Sequence[Step]
+    resized_crop: bool
 
     def __call__(self, images: Tensor, key: int | Tensor, positions: Tensor) -> Tensor:
         if not self.steps:
             return images
-        draws = sum(step.draws for step in self.steps)
-        u = rng.uniform(key, positions.to(images.device), draws)
-        for step, numbers in zip(
-            self.steps, u.split([step.draws for step in self.steps], dim=1), strict=True
-        ):
-            images = step(images, numbers)
+        draws = [step.draws for step in self.steps]
+        u = rng.uniform(key, positions.to(images.device), sum(draws))
+        for step, numbers in zip(self.steps, u.split(draws, dim=1), strict=True):
+            images = step.apply(images, numbers)
         return images
 
 
-class NoAugmentation(Augmentation):
+def none(size: int) -> Augmentation:
     """The images as they are."""
+    return Augmentation([], resized_crop=False)
 
 
-class StandardAugmentation(Augmentation):
+def standard(
+    size: int, flip: bool = True, padding: int | None = None, jitter: float | None = None
+) -> Augmentation:
     """Random crop out of the image padded by an eighth, and a flip.
 
     From 112 pixels on RandomResizedCrop, a flip and colour jitter (brightness, contrast and
     saturation by up to 40 %).
     """
-
-    def __init__(
-        self, size: int, flip: bool = True, padding: int | None = None, jitter: float | None = None
-    ) -> None:
-        super().__init__(size)
-        self.resized_crop = size >= RESIZED_CROP_FROM
-        self.steps += crop_and_flip(size, padding, flip)
-        jitter = (0.4 if self.resized_crop else 0.0) if jitter is None else jitter
-        if not 0 <= jitter < 1:
-            raise InputError(f"jitter is {jitter}; expected a number of at least 0 and below 1")
-        if jitter:
-            self.steps.append(steps.ColourJitter(jitter))
+    large = size >= RESIZED_CROP_FROM
+    jitter = (0.4 if large else 0.0) if jitter is None else jitter
+    steps = crop_and_flip(size, padding, flip)
+    if not 0 <= jitter < 1:
+        raise InputError(f"jitter is {jitter}; expected a number of at least 0 and below 1")
+    return Augmentation([*steps, colour_jitter(jitter)] if jitter else steps, large)
 
 
-class StrongAugmentation(Augmentation):
+def strong(
+    size: int,
+    flip: bool = True,
+    padding: int | None = None,
+    cutout: int | None = None,
+    mean: Sequence[float] = (0.0,),
+) -> Augmentation:
     """AutoAugment's CIFAR-10 policy, random crop, flip, Cutout of half the side length.
 
     Cutout covers with `mean`, the channels' means in 0 … 1, so that it is zero once normalised.
     """
-
-    def __init__(
-        self,
-        size: int,
-        flip: bool = True,
-        padding: int | None = None,
-        cutout: int | None = None,
-        mean: Sequence[float] = (0.0,),
-    ) -> None:
-        super().__init__(size)
-        self.resized_crop = size >= RESIZED_CROP_FROM
-        cutout = size // 2 if cutout is None else cutout
-        if not 0 <= cutout <= 2 * size:
-            raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
-        self.steps += [AutoAugment(size), *crop_and_flip(size, padding, flip)]
-        if cutout:
-            self.steps.append(steps.Cutout(cutout, [round(m * 255) for m in mean]))
+    cutout = size // 2 if cutout is None else cutout
+    if not 0 <= cutout <= 2 * size:
+        raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
+    steps = [auto_augment(size), *crop_and_flip(size, padding, flip)]
+    if cutout:
+        steps.append(random_cutout(cutout, [round(m * 255) for m in mean]))
+    return Augmentation(steps, size >= RESIZED_CROP_FROM)
 
 
-class RandAugmentation(Augmentation):
+def rand(
+    size: int,
+    flip: bool = True,
+    padding: int | None = None,
+    num_ops: int = 2,
+    magnitude: int = 9,
+) -> Augmentation:
     """RandAugment (two operations, magnitude 9 of 31), random crop, flip."""
-
-    def __init__(
-        self,
-        size: int,
-        flip: bool = True,
-        padding: int | None = None,
-        num_ops: int = 2,
-        magnitude: int = 9,
-    ) -> None:
-        super().__init__(size)
-        if num_ops < 1 or not 0 <= magnitude <= 30:
-            raise InputError(
-                f"RandAugment with num_ops {num_ops} and magnitude {magnitude}; "
-                "expected at least 1 and a magnitude from 0 to 30"
-            )
-        self.resized_crop = size >= RESIZED_CROP_FROM
-        self.steps += [RandAugment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
+    if num_ops < 1 or not 0 <= magnitude <= 30:
+        raise InputError(
+            f"RandAugment with num_ops {num_ops} and magnitude {magnitude}; "
+            "expected at least 1 and a magnitude from 0 to 30"
+        )
+    steps = [rand_augment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
+    return Augmentation(steps, size >= RESIZED_CROP_FROM)
 
 
-class SimclrAugmentation(Augmentation):
+def simclr(size: int, flip: bool = True) -> Augmentation:
     """For contrastive methods: RandomResizedCrop, flip, strong colour jitter, grey.
 
     A crop of 20 to 100 % of the area (from 112 pixels on the loader's, of 8 to 100 %). Four of five
@@ -123,32 +116,19 @@ class SimclrAugmentation(Augmentation):
     tenth of the circle, one of five becomes grey. One-channel images have no hue to change.
     T. Chen, S. Kornblith, M. Norouzi, G. Hinton, 2020, arXiv:2002.05709.
     """
-
-    def __init__(self, size: int, flip: bool = True) -> None:
-        super().__init__(size)
-        self.resized_crop = size >= RESIZED_CROP_FROM
-        if not self.resized_crop:
-            self.steps.append(steps.ResizedCrop(scale=(0.2, 1.0)))
-        if flip:
-            self.steps.append(steps.Flip())
-        self.steps += [steps.ColourJitter(0.4, hue=0.1, probability=0.8), steps.Grey(0.2)]
+    large = size >= RESIZED_CROP_FROM
+    crop = [] if large else [random_resized_crop(scale=(0.2, 1.0))]
+    flips = [random_flip()] if flip else []
+    jitter = colour_jitter(0.4, hue=0.1, probability=0.8)
+    return Augmentation([*crop, *flips, jitter, random_grey(0.2)], large)
 
 
-def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[steps.Step]:
-    if padding is None:
-        padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)
-    if not 0 <= padding <= size:
-        raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
-    chosen: list[steps.Step] = [steps.Crop(padding)] if padding else []
-    return [*chosen, steps.Flip()] if flip else chosen
-
-
-AUGMENTATIONS: dict[str, type[Augmentation]] = {
-    "none": NoAugmentation,
-    "standard": StandardAugmentation,
-    "strong": StrongAugmentation,
-    "rand-augment": RandAugmentation,
-    "simclr": SimclrAugmentation,
+AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
+    "none": none,
+    "standard": standard,
+    "strong": strong,
+    "rand-augment": rand,
+    "simclr": simclr,
 }
 
 
@@ -164,6 +144,8 @@ def create_augmentation(
     >>> augment(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 1, torch.arange(2)).shape
     torch.Size([2, 1, 8, 8])
     """
+    if size < 1:
+        raise InputError(f"image size is {size}; expected at least 1")
     context = {"size": size, "flip": flip, "mean": mean}
     return create("augmentation", AUGMENTATIONS, policy, options, **context)
 
@@ -171,3 +153,12 @@ def create_augmentation(
 def list_augmentations() -> list[str]:
     """The names that `create_augmentation` knows."""
     return list(AUGMENTATIONS)
+
+
+def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
+    if padding is None:
+        padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)
+    if not 0 <= padding <= size:
+        raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
+    crop = [random_crop(padding)] if padding else []
+    return [*crop, random_flip()] if flip else crop

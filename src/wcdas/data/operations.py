@@ -1,4 +1,4 @@
-"""Image operations on a batch of uint8 images (B, C, H, W), with parameters for each image.
+"""Operations on a batch of uint8 images (B, C, H, W), with parameters for each image.
 
 Each does to every image what the tensor kernel of torchvision's functional of the same name does
 with that image's parameter. Products and sums are rounded one by one, so that an image's result
@@ -8,15 +8,35 @@ off. None waits for the device or copies from the host, so that a CUDA graph can
 """
 
 import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as nn
 
-Matrix = tuple[float, float, float, float, float, float]
-
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10  # of a random box, before the largest central one is taken
+PIXELS = 1 << 20  # worked on at a time by a CPU, whose larger buffers are slow to come by
+
+
+def apply_changes(images: Tensor, changes: Mapping[str, Tensor]) -> Tensor:
+    """Apply kinds of operations (`KINDS`) in turn, each with its parameters (B, n).
+
+    On a GPU each kind is worked out for all images, so that no shape depends on what was drawn and
+    nothing waits for the device. A CPU works on the images that change, and on no other.
+    """
+    if images.is_cuda:
+        for name, parameters in changes.items():
+            images = KINDS[name].function(images, parameters)
+        return images
+    images = images.clone()
+    for name, parameters in changes.items():
+        function, neutral = KINDS[name]
+        at = (parameters != neutral).any(dim=1).nonzero()[:, 0]
+        for part in at.split(max(1, PIXELS // images[0].numel())) if len(at) else ():
+            images.index_copy_(0, part, function(images.index_select(0, part), parameters[part]))
+    return images
 
 
 def blend(images: Tensor, weights: Tensor) -> Tensor:
@@ -112,57 +132,48 @@ def equalize(images: Tensor, chosen: Tensor) -> Tensor:
     return torch.where((step > 0) & (chosen != 0)[..., None], equal, flat).view_as(images)
 
 
-def shear_x_matrix(amount: float, height: int, width: int) -> Matrix:
-    """Where output pixels come from, in pixels from the centre; the top row stays."""
-    return (1, amount, amount * (height / 2), 0, 1, 0)
+def affine(images: Tensor, matrix: Tensor) -> Tensor:
+    """Affine transform with the nearest pixel; what comes from outside is 0.
 
-
-def shear_y_matrix(amount: float, height: int, width: int) -> Matrix:
-    return (1, 0, 0, amount, 1, amount * (width / 2))
-
-
-def translate_x_matrix(pixels: float, height: int, width: int) -> Matrix:
-    return (1, 0, -math.trunc(pixels), 0, 1, 0)
-
-
-def translate_y_matrix(pixels: float, height: int, width: int) -> Matrix:
-    return (1, 0, 0, 0, 1, -math.trunc(pixels))
-
-
-def rotate_matrix(degrees: float, height: int, width: int) -> Matrix:
-    angle = -math.radians(degrees % 360)
-    return (math.cos(angle), math.sin(angle), 0, -math.sin(angle), math.cos(angle), 0)
-
-
-def transform(images: Tensor, matrix: Tensor) -> Tensor:
-    """Affine transform by matrices (B, 6) with the nearest pixel; what comes from outside is 0."""
+    The matrices (B, 6) say where an output pixel comes from, in pixels from the centre.
+    """
     height, width = images.shape[-2:]
     x = torch.linspace((1 - width) / 2, (width - 1) / 2, width, device=images.device)
     y = torch.linspace((1 - height) / 2, (height - 1) / 2, height, device=images.device)[:, None]
     size = torch.linspace(width, height, 2, device=images.device).view(2, 1, 1)
     of_x, of_y, constant = (matrix.float().view(-1, 2, 3, 1, 1) / (size / 2)[:, None]).unbind(2)
     # The steps of grid_sample; both axes at once, columns first.
-    place = x * of_x + y * of_y + constant
-    place.add_(1).mul_(size).sub_(1).div_(2).round_()
-    within = (place >= 0) & (place < size)
+    at = x * of_x + y * of_y + constant
+    at.add_(1).mul_(size).sub_(1).div_(2).round_()
+    within = (at >= 0) & (at < size)
     inside = within[:, 0] & within[:, 1]
-    columns, rows = place.unbind(1)
+    columns, rows = at.unbind(1)
     # float32 counts the pixels of up to 4096 × 4096 exactly.
     index = (rows * width + columns).mul_(inside).long().flatten(1)
     picked = images.flatten(2).gather(2, index[:, None].expand(-1, images.shape[1], -1))
     return picked.view_as(images).mul_(inside[:, None])
 
 
-def horizontal_flip(images: Tensor, chosen: Tensor) -> Tensor:
-    """Mirror the chosen images."""
-    return torch.where(chosen.view(-1, 1, 1, 1), images.flip(-1), images)
+class Kind(NamedTuple):
+    """A function of the images and of parameters (B, n), and the parameters that change nothing."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+    neutral: Tensor
 
 
-def crop(images: Tensor, top: Tensor, left: Tensor, padding: int) -> Tensor:
-    """Cut the original size out of images padded with zeros, from (top, left) on."""
-    height, width = images.shape[-2:]
-    windows = nn.pad(images, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
-    return windows[torch.arange(len(images), device=images.device), :, top, left]
+KINDS = {
+    function.__name__: Kind(function, torch.tensor(neutral, dtype=torch.float32))
+    for function, neutral in (
+        (affine, (1, 0, 0, 0, 1, 0)),
+        (blend, (1, 0, 0)),
+        (hue, (0,)),
+        (sharpness, (0,)),
+        (posterize, (255,)),
+        (solarize, (256,)),
+        (autocontrast, (0,)),
+        (equalize, (0,)),
+    )
+}
 
 
 def crop_boxes(u: Tensor, height: int, width: int, scale: tuple[float, float]) -> Tensor:
@@ -201,21 +212,6 @@ def resized_crop(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     grid = torch.stack(torch.broadcast_tensors(x[:, None, :], y[:, :, None]), dim=-1)
     sampled = nn.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
     return sampled.round_().to(torch.uint8)
-
-
-def cutout(images: Tensor, y: Tensor, x: Tensor, length: int, fill: Tensor) -> Tensor:
-    """Cover a square round the centre (y, x), clipped at the border, with a level per channel.
-
-    T. DeVries, G. Taylor, 2017, arXiv:1708.04552.
-    """
-    rows = _covered(y, images.shape[-2], length)[:, None, :, None]
-    columns = _covered(x, images.shape[-1], length)[:, None, None, :]
-    return torch.where(rows & columns, fill.view(1, -1, 1, 1), images)
-
-
-def _covered(centre: Tensor, size: int, length: int) -> Tensor:
-    distance = torch.arange(size, device=centre.device) - (centre[:, None] - length // 2)
-    return (distance >= 0) & (distance < length)
 
 
 def _per_image(parameter: Tensor) -> Tensor:

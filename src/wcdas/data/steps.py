@@ -1,118 +1,263 @@
-"""The random steps that augmentation policies are made of."""
+"""The random steps that policies are made of, AutoAugment and RandAugment among them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import permutations
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as nn
 
-from wcdas.data import operations
-from wcdas.data.changes import Constant, apply_changes
+from wcdas.data.operations import KINDS, TRIES, apply_changes, crop_boxes, resized_crop
 
-
-class Step(Protocol):
-    """A random operation that takes `draws` numbers in [0, 1) for every image, u (B, draws)."""
-
-    @property
-    def draws(self) -> int: ...
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor: ...
+Change = tuple[str, tuple[float, ...]]  # a kind of operation and its parameters
 
 
-class Crop:
+class Step(NamedTuple):
+    """A random change of images (B, C, H, W) by numbers in [0, 1), (B, draws)."""
+
+    draws: int
+    apply: Callable[[Tensor, Tensor], Tensor]
+
+
+def random_crop(padding: int) -> Step:
     """The original size, cut at random out of the image padded with zeros."""
 
-    draws = 2
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        top, left = (u * (2 * padding + 1)).long().unbind(1)
+        windows = nn.pad(images, [padding] * 4).unfold(2, height, 1).unfold(3, width, 1)
+        return windows[torch.arange(len(images), device=images.device), :, top, left]
 
-    def __init__(self, padding: int) -> None:
-        self.padding = padding
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        top, left = (u * (2 * self.padding + 1)).long().unbind(1)
-        return operations.crop(images, top, left, self.padding)
+    return Step(2, apply)
 
 
-class ResizedCrop:
+def random_resized_crop(scale: tuple[float, float]) -> Step:
     """A random box, its area a share of the image within `scale`, enlarged to the original size."""
 
-    draws = 4 * operations.TRIES
-
-    def __init__(self, scale: tuple[float, float]) -> None:
-        self.scale = scale
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
+    def apply(images: Tensor, u: Tensor) -> Tensor:
         height, width = images.shape[-2:]
-        boxes = operations.crop_boxes(u, height, width, self.scale)
-        return operations.resized_crop(images, boxes, width)
+        return resized_crop(images, crop_boxes(u, height, width, scale), width)
+
+    return Step(4 * TRIES, apply)
 
 
-class Flip:
+def random_flip() -> Step:
     """A mirror image half of the time."""
-
-    draws = 1
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        return operations.horizontal_flip(images, u[:, 0] < 0.5)
+    return Step(1, lambda images, u: torch.where(u[..., None, None] < 0.5, images.flip(-1), images))
 
 
-class Cutout:
-    """A square round a random pixel, covered with `fill`, a level for each channel."""
+def random_cutout(length: int, fill: Sequence[int]) -> Step:
+    """A square round a random pixel, clipped at the border, covered with a level for each channel.
 
-    draws = 2
+    T. DeVries, G. Taylor, 2017, arXiv:1708.04552.
+    """
+    levels = Constant(torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1))
 
-    def __init__(self, length: int, fill: Sequence[int]) -> None:
-        self.length, self.fill = length, Constant(torch.tensor(fill, dtype=torch.uint8))
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        centre = (u * images.shape[-1]).long()[..., None]
+        distance = torch.arange(images.shape[-1], device=u.device) - (centre - length // 2)
+        rows, columns = ((distance >= 0) & (distance < length)).unbind(1)
+        inside = rows[:, None, :, None] & columns[:, None, None, :]
+        return torch.where(inside, levels.on(images.device), images)
 
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        y, x = (u * images.shape[-1]).long().unbind(1)
-        return operations.cutout(images, y, x, self.length, self.fill.on(images.device))
+    return Step(2, apply)
 
 
-class ColourJitter:
+def colour_jitter(strength: float, hue: float = 0.0, probability: float = 1.0) -> Step:
     """Brightness, contrast and saturation, each times 1 − strength … 1 + strength, in any order.
 
     With `hue` that too, turned by up to this share of the circle either way. Each image is changed
     with the `probability`.
     """
+    reach = Constant(torch.tensor([strength] * 3 + [hue] * (hue > 0)))
+    n = len(reach.value)
+    orders = Constant(torch.tensor(list(permutations(range(n)))))
+    # Weights of the image, its grey version and its mean level; turn of the hue.
+    neutral = Constant(torch.tensor((1.0, 0, 0, 0)))
+    slope = Constant(torch.tensor(((1.0, 0, 0, 0), (1, 0, -1, 0), (1, -1, 0, 0), (0, 0, 0, 1))))
 
-    def __init__(self, strength: float, hue: float = 0.0, probability: float = 1.0) -> None:
-        reach = [strength] * 3 + [hue] * (hue > 0)
-        self.hue, self.probability = hue, probability
-        self.draws = 1 + len(reach) + (probability < 1)
-        self.reach = Constant(torch.tensor(reach))
-        self.orders = Constant(torch.tensor(list(permutations(range(len(reach))))))
-        # Weights of the image, its grey version and its mean level; turn of the hue.
-        self.neutral = Constant(torch.tensor((1.0, 0, 0, 0)))
-        slope = ((1.0, 0, 0, 0), (1, 0, -1, 0), (1, -1, 0, 0), (0, 0, 0, 1))
-        self.slope = Constant(torch.tensor(slope))
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        reach, orders, neutral, slope = (
-            constant.on(u.device)
-            for constant in (self.reach, self.orders, self.neutral, self.slope)
-        )
-        order = orders[(u[:, 0] * len(orders)).long()]
-        change = (u[:, 1 : 1 + len(reach)] * 2 - 1) * reach
-        if self.probability < 1:
-            change = change * (u[:, -1:] < self.probability)
-        parameters = neutral + slope[order] * change.gather(1, order)[..., None]
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        order = orders.on(u.device)[(u[:, 0] * len(orders.value)).long()]
+        change = (u[:, 1 : 1 + n] * 2 - 1) * reach.on(u.device)
+        if probability < 1:
+            change = change * (u[:, -1:] < probability)
+        slopes = slope.on(u.device)[order]
+        parameters = neutral.on(u.device) + slopes * change.gather(1, order)[..., None]
         for turn in parameters.unbind(1):
-            blend, hue = turn.split((3, 1), dim=1)
-            changes = {"blend": blend, "hue": hue} if self.hue else {"blend": blend}
-            images = apply_changes(images, changes)
+            blend, turned = turn.split((3, 1), dim=1)
+            images = apply_changes(images, {"blend": blend} | ({"hue": turned} if hue else {}))
         return images
 
+    return Step(1 + n + (probability < 1), apply)
 
-class Grey:
+
+def random_grey(probability: float) -> Step:
     """The grey version of the image, with a probability."""
 
-    draws = 1
-
-    def __init__(self, probability: float) -> None:
-        self.probability = probability
-
-    def __call__(self, images: Tensor, u: Tensor) -> Tensor:
-        grey = (u < self.probability).float()
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        grey = (u < probability).float()
         weights = torch.cat((1 - grey, grey, torch.zeros_like(grey)), dim=1)
         return apply_changes(images, {"blend": weights})
+
+    return Step(1, apply)
+
+
+class Constant:
+    """A tensor that is copied once to every device where it is asked for."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+        self.copies = {value.device: value}
+
+    def on(self, device: torch.device) -> Tensor:
+        if device not in self.copies:
+            self.copies[device] = self.value.to(device)
+        return self.copies[device]
+
+
+def auto_augment(size: int) -> Step:
+    """AutoAugment's CIFAR-10 policy: one of 25 pairs of operations for each image.
+
+    The numbers decide the pair, then for each of its operations whether it is applied and its sign.
+    E. Cubuk, B. Zoph, D. Mané, V. Vasudevan, Q. Le, 2019, arXiv:1805.09501. Magnitudes, signs and
+    operations are those of torchvision's class of the same name, as in RandAugment below.
+    """
+    turns = [
+        (
+            Constant(torch.tensor([probability for _, probability, _ in column])),
+            Choices([(name, magnitude_of(name, bin_, 10, size)) for name, _, bin_ in column], size),
+        )
+        for column in zip(*CIFAR10_POLICY, strict=True)
+    ]
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        pair = (u[:, 0] * len(CIFAR10_POLICY)).long()
+        for (probability, choices), (act, sign) in zip(turns, u[:, 1:].T.split(2), strict=True):
+            applied = act < probability.on(u.device)[pair]
+            images = apply_changes(images, choices.changes(pair, sign, applied))
+        return images
+
+    return Step(5, apply)
+
+
+def rand_augment(size: int, num_ops: int = 2, magnitude: int = 9) -> Step:
+    """Operations drawn evenly for each image, all at one magnitude of 31.
+
+    The numbers decide, for each turn, the operation and its sign.
+    E. Cubuk, B. Zoph, J. Shlens, Q. Le, 2020, arXiv:1909.13719.
+    """
+    rows = [(name, magnitude_of(name, magnitude, 31, size)) for name in RAND_AUGMENT]
+    choices = Choices(rows, size)
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        for choice, sign in zip(u[:, ::2].T, u[:, 1::2].T, strict=True):
+            images = apply_changes(images, choices.changes((choice * len(rows)).long(), sign))
+        return images
+
+    return Step(2 * num_ops, apply)
+
+
+class Choices:
+    """Operations (name, magnitude) as parameters of all kinds that occur among them.
+
+    Those of an operation are neutral in every kind but its own.
+    """
+
+    def __init__(self, rows: Sequence[tuple[str, float]], size: int) -> None:
+        drawn: list[Change] = [IDENTITY]
+        for name, m in rows:
+            other = -m if name in SIGNED else m
+            drawn += [OPERATIONS[name](m, size), OPERATIONS[name](other, size)]
+        occurring = {kind for kind, _ in drawn}
+        self.widths = {k: len(KINDS[k].neutral) for k in KINDS if k in occurring}
+        parameters = [
+            [x for k in self.widths for x in (values if k == kind else KINDS[k].neutral)]
+            for kind, values in drawn
+        ]
+        self.parameters = Constant(torch.tensor(parameters, dtype=torch.float32))
+
+    def changes(self, row: Tensor, sign: Tensor, applied: Tensor | int = 1) -> dict[str, Tensor]:
+        """Parameters (B, n) of each kind; half of the signs turn a signed magnitude negative."""
+        entry = (row * 2 + (sign < 0.5) + 1) * applied
+        parameters = self.parameters.on(row.device)[entry]
+        return dict(zip(self.widths, parameters.split([*self.widths.values()], 1), strict=True))
+
+
+def magnitude_of(name: str, bin_: int | None, bins: int, size: int) -> float:
+    """The size of an operation in one of its bins, as torchvision spaces them."""
+    if name in ("Identity", "AutoContrast", "Equalize", "Invert") or bin_ is None:
+        return 0.0
+    if name == "Posterize":
+        return float((8 - torch.arange(bins) / ((bins - 1) / 4)).round()[bin_])
+    start, end = {
+        "ShearX": (0.0, 0.3),
+        "ShearY": (0.0, 0.3),
+        "TranslateX": (0.0, 150.0 / 331.0 * size),
+        "TranslateY": (0.0, 150.0 / 331.0 * size),
+        "Rotate": (0.0, 30.0),
+        "Solarize": (1.0, 0.0),
+    }.get(name, (0.0, 0.9))
+    return float(torch.linspace(start, end, bins)[bin_])
+
+
+def rotation(degrees: float) -> Change:
+    angle = -math.radians(degrees % 360)
+    cos, sin = math.cos(angle), math.sin(angle)
+    return "affine", (cos, sin, 0, -sin, cos, 0)
+
+
+IDENTITY = ("affine", (1, 0, 0, 0, 1, 0))
+
+# What an operation does at magnitude m to images of side length s; in a shear the first row stays.
+OPERATIONS: dict[str, Callable[[float, int], Change]] = {
+    "Identity": lambda m, s: IDENTITY,
+    "ShearX": lambda m, s: ("affine", (1, m, m * (s / 2), 0, 1, 0)),
+    "ShearY": lambda m, s: ("affine", (1, 0, 0, m, 1, m * (s / 2))),
+    "TranslateX": lambda m, s: ("affine", (1, 0, -math.trunc(m), 0, 1, 0)),
+    "TranslateY": lambda m, s: ("affine", (1, 0, 0, 0, 1, -math.trunc(m))),
+    "Rotate": lambda m, s: rotation(m),
+    "Brightness": lambda m, s: ("blend", (1 + m, 0, 0)),
+    "Color": lambda m, s: ("blend", (1 + m, -m, 0)),
+    "Contrast": lambda m, s: ("blend", (1 + m, 0, -m)),
+    "Sharpness": lambda m, s: ("sharpness", (-m,)),
+    "Posterize": lambda m, s: ("posterize", (256 - 2 ** (8 - int(m)),)),
+    "Solarize": lambda m, s: ("solarize", (255 * m,)),
+    "AutoContrast": lambda m, s: ("autocontrast", (1,)),
+    "Equalize": lambda m, s: ("equalize", (1,)),
+    "Invert": lambda m, s: ("solarize", (0,)),
+}
+SIGNED = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"}
+SIGNED |= {"Brightness", "Color", "Contrast", "Sharpness"}
+RAND_AUGMENT = [name for name in OPERATIONS if name != "Invert"]
+
+Choice = tuple[str, float, int | None]  # operation, probability, magnitude bin
+
+CIFAR10_POLICY: list[tuple[Choice, Choice]] = [
+    (("Invert", 0.1, None), ("Contrast", 0.2, 6)),
+    (("Rotate", 0.7, 2), ("TranslateX", 0.3, 9)),
+    (("Sharpness", 0.8, 1), ("Sharpness", 0.9, 3)),
+    (("ShearY", 0.5, 8), ("TranslateY", 0.7, 9)),
+    (("AutoContrast", 0.5, None), ("Equalize", 0.9, None)),
+    (("ShearY", 0.2, 7), ("Posterize", 0.3, 7)),
+    (("Color", 0.4, 3), ("Brightness", 0.6, 7)),
+    (("Sharpness", 0.3, 9), ("Brightness", 0.7, 9)),
+    (("Equalize", 0.6, None), ("Equalize", 0.5, None)),
+    (("Contrast", 0.6, 7), ("Sharpness", 0.6, 5)),
+    (("Color", 0.7, 7), ("TranslateX", 0.5, 8)),
+    (("Equalize", 0.3, None), ("AutoContrast", 0.4, None)),
+    (("TranslateY", 0.4, 3), ("Sharpness", 0.2, 6)),
+    (("Brightness", 0.9, 6), ("Color", 0.2, 8)),
+    (("Solarize", 0.5, 2), ("Invert", 0.0, None)),
+    (("Equalize", 0.2, None), ("AutoContrast", 0.6, None)),
+    (("Equalize", 0.2, None), ("Equalize", 0.6, None)),
+    (("Color", 0.9, 9), ("Equalize", 0.6, None)),
+    (("AutoContrast", 0.8, None), ("Solarize", 0.2, 8)),
+    (("Brightness", 0.1, 3), ("Color", 0.7, 0)),
+    (("Solarize", 0.4, 5), ("AutoContrast", 0.9, None)),
+    (("TranslateY", 0.9, 9), ("TranslateY", 0.7, 9)),
+    (("AutoContrast", 0.9, None), ("Solarize", 0.8, 3)),
+    (("Equalize", 0.8, None), ("Invert", 0.1, None)),
+    (("TranslateY", 0.7, 9), ("AutoContrast", 0.9, None)),
+]
