@@ -380,7 +380,7 @@ def predict(
       wcdas predict RUN 'photos/**/*.png' --top 1 --format jsonl
       wcdas predict RUN ~/photos --prior uniform --abstain 0.8
     """
-    from wcdas.deploy.predict import write_predictions
+    from wcdas.deploy.predicting import write_predictions
 
     count = write_predictions(
         run,

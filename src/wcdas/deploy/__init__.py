@@ -2,10 +2,10 @@
 
 from wcdas.deploy.answers import Answer, Guess
 from wcdas.deploy.embedding import embed
-from wcdas.deploy.evaluate import Correction, evaluate_run
+from wcdas.deploy.evaluating import Correction, evaluate_run
 from wcdas.deploy.exporting import Exported, export
 from wcdas.deploy.model import Model, load
-from wcdas.deploy.predict import predict_files
+from wcdas.deploy.predicting import predict_files
 from wcdas.deploy.serving import serve
 
 __all__ = [

@@ -1,6 +1,9 @@
-"""An exported model has to say what the model says, on real pictures, before anyone gets it."""
+"""An exported model has to say what the model says, on real images, before anyone gets it."""
 
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from PIL import Image
@@ -11,28 +14,22 @@ from wcdas.errors import WorkError
 
 TOLERANCE = 1e-4
 BOXES = ((0, 0, 640, 427), (0, 0, 427, 427), (200, 100, 360, 260), (320, 0, 640, 100))
+NOISY = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "timm")
 
 Outputs = tuple[Tensor, Tensor]  # logits and probabilities
 
 
-def sample_inputs(model: Model) -> Tensor:
-    """Cuts of scikit-learn's two photographs; for a model of features random vectors."""
-    if model.takes_features:
-        return torch.randn(8, model.info.channels, generator=torch.Generator().manual_seed(0))
-    from sklearn.datasets import load_sample_images  # slow to import
-
-    photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
-    pictures = [photograph.crop(box) for photograph in photographs for box in BOXES]
-    return torch.stack([model.preprocess(picture) for picture in pictures])
+def outputs(model: Model, inputs: Tensor, prior: str | None = None) -> Outputs:
+    logits = model.logits(inputs, prior)
+    return logits, logits.softmax(1)
 
 
 def largest_difference(
     what: str, model: Model, prior: str | None, exported: Callable[[Tensor], Outputs]
 ) -> float:
-    """Of a probability, in batches of one and of all; more than 1e-4 is refused."""
+    """The largest one of a probability, in batches of one and of all; above 1e-4 it is refused."""
     inputs = sample_inputs(model)
-    logits = model.logits(inputs, prior)
-    expected = logits, logits.softmax(1)
+    expected = outputs(model, inputs, prior)
     whole = exported(inputs)
     single = [torch.cat(parts) for parts in zip(*map(exported, inputs.split(1)), strict=True)]
     for got in (whole, single):
@@ -44,3 +41,30 @@ def largest_difference(
                     f"than {TOLERANCE:g}; nothing was written. Try another format"
                 )
     return max(float((got[1] - expected[1]).abs().max()) for got in (whole, single))
+
+
+def sample_inputs(model: Model) -> Tensor:
+    """Cuts of scikit-learn's two photographs; for a model of features random vectors."""
+    if model.takes_features:
+        return torch.randn(8, model.info.channels, generator=torch.Generator().manual_seed(0))
+    from sklearn.datasets import load_sample_images  # slow to import
+
+    photographs = [Image.fromarray(pixels) for pixels in load_sample_images().images]
+    cuts = [photograph.crop(box) for photograph in photographs for box in BOXES]
+    return torch.stack([model.preprocess(cut) for cut in cuts])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Exporters talk to their developers; inside there are no warnings and log lines of theirs."""
+    loggers = [logging.getLogger(name) for name in NOISY]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

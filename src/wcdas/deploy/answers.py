@@ -1,4 +1,4 @@
-"""What a model answers to a picture: the same on the command line, in JSON and on the page."""
+"""What a model answers to an image: the same on the command line, in JSON and on the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ class Answer:
 
 
 class Answerer:
-    """A model with what a user wants to know of a picture.
+    """A model with what a user wants to know of an image.
 
     Args:
         model: one of images.
@@ -78,7 +78,7 @@ class Answerer:
     """
 
     def __init__(
-        self, model: Model, *, top: int = 3, prior: str | None = None, abstain: float | None = None
+        self, model: Model, top: int = 3, prior: str | None = None, abstain: float | None = None
     ) -> None:
         if model.takes_features:
             raise InputError(
@@ -92,29 +92,27 @@ class Answerer:
         self.top = min(top, len(model.class_names))
         self.groups = group_names(torch.tensor(model.info.class_counts))
 
-    def decode(self, picture: Path | bytes) -> Tensor:
-        """The picture as the model takes it; InputError says why it cannot be read."""
+    def decode(self, image: Path | bytes) -> Tensor:
+        """The image as the model takes it; InputError says why it cannot be read."""
         try:
-            image = open_image(picture, self.model.info.channels, "the file")
-            return self.model.preprocess(image)
+            return self.model.preprocess(open_image(image, self.model.info.channels, "the file"))
+        except InputError:
+            raise
         except (ValueError, OSError) as error:
-            if isinstance(error, InputError):
-                raise
             raise InputError(f"the file cannot be read: {error}") from None
 
-    def answer(self, inputs: Tensor, files: Sequence[str]) -> Iterator[Answer]:
-        """The answers to a batch of decoded pictures."""
+    def answer(self, inputs: Tensor) -> Iterator[Answer]:
+        """The answers to a batch of decoded images."""
+        info = self.model.info
         probabilities = (self.model.logits(inputs) + self.shift).softmax(1)
         best = probabilities.sort(dim=1, descending=True, stable=True)
-        rows = zip(best.values.tolist(), best.indices[:, : self.top].tolist(), strict=True)
-        for file, (values, classes) in zip(files, rows, strict=True):
-            top = [self._guess(c, value) for c, value in zip(classes, values, strict=False)]
-            unsure = self.abstain is not None and values[0] < self.abstain
-            yield Answer(file, top, unsure)
-
-    def _guess(self, c: int, probability: float) -> Guess:
-        info = self.model.info
-        return Guess(info.class_names[c], probability, self.groups[c], info.class_counts[c])
+        top = (part[:, : self.top].tolist() for part in (best.values, best.indices))
+        for values, classes in zip(*top, strict=True):
+            guesses = [
+                Guess(info.class_names[c], p, self.groups[c], info.class_counts[c])
+                for p, c in zip(values, classes, strict=True)
+            ]
+            yield Answer("", guesses, self.abstain is not None and values[0] < self.abstain)
 
 
 def check_wanted(top: int, abstain: float | None) -> None:

@@ -3,23 +3,24 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from wcdas.data.decode import as_mode, open_image
-from wcdas.data.resize import evaluation_square, to_pixels
+from wcdas.data.decode import MAX_PIXELS, as_mode, open_image
+from wcdas.data.resize import CENTRE_CROP_FROM, evaluation_square, to_pixels
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.folder import RunFolder, finished_runs
-from wcdas.run.model_file import load_model
+from wcdas.run.model_file import ModelInfo, load_model
 
 Source = str | os.PathLike[str]  # a run, its folder or its model file
-Picture = str | os.PathLike[str] | Image.Image
+ImageSource = str | os.PathLike[str] | Image.Image
 
 
 class Model:
@@ -45,7 +46,7 @@ class Model:
         """Whether inputs are feature vectors instead of images."""
         return self.info.backbone == "identity"
 
-    def preprocess(self, image: Picture) -> Tensor:
+    def preprocess(self, image: ImageSource) -> Tensor:
         """An image, or its file, as the classifier takes it: (channels, size, size).
 
         Turned upright, laid on white and brought to size as in training and evaluation.
@@ -57,10 +58,10 @@ class Model:
                 "compute them with the run its training features came from"
             )
         if isinstance(image, Image.Image):
-            picture = as_mode(image, info.channels)
+            upright = as_mode(image, info.channels)
         else:
-            picture = open_image(Path(image), info.channels)
-        pixels = to_pixels(evaluation_square(picture, info.input_size)).float() / 255
+            upright = open_image(Path(image), info.channels)
+        pixels = to_pixels(evaluation_square(upright, info.input_size)).float() / 255
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (info.mean, info.std))
         return (pixels - mean) / std
 
@@ -91,7 +92,7 @@ class Model:
 
     def predict(
         self,
-        images: Picture | Sequence[Picture] | Tensor,
+        images: ImageSource | Sequence[ImageSource] | Tensor,
         prior: str | None = None,
         batch: int = 64,
     ) -> Tensor:
@@ -143,3 +144,27 @@ def load(run: Source, device: str = "auto") -> Model:
             f"{path} holds no trained model; expected a run's folder{such} or its model.safetensors"
         )
     return Model(file, device)
+
+
+def preprocessing(info: ModelInfo) -> dict[str, Any]:
+    """`Model.preprocess` in words for other programs, in the order it is done."""
+    if info.backbone == "identity":
+        return {"input": "feature vectors", "length": info.channels}
+    cut = info.input_size >= CENTRE_CROP_FROM
+    return {
+        "input": "images",
+        "layout": "NCHW",
+        "frame": "first",
+        "orientation": "turned upright as EXIF says",
+        "transparency": "laid on white",
+        "sixteen_bit": "scaled to 8 bits, 65535 to 255",
+        "mode": "L" if info.channels == 1 else "RGB",
+        "max_pixels": MAX_PIXELS,
+        "crop": "central square of 224/256 of the shorter side" if cut else "none",
+        "crop_fraction": 224 / 256 if cut else 1.0,
+        "resize": [info.input_size, info.input_size],
+        "interpolation": "bilinear, antialiased, as Pillow's Image.resize(size, BILINEAR, box)",
+        "scale": 1 / 255,
+        "mean": info.mean,
+        "std": info.std,
+    }

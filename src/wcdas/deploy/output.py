@@ -1,12 +1,23 @@
-"""What is written: refused before any work, and never in place of another unasked."""
+"""What a command needs: a place to write to and packages, refused before any work."""
 
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from wcdas.errors import InputError
+
+
+def need(extra: str, *packages: str) -> None:
+    """Refuse missing packages in one line that says what to install."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"this needs {' and '.join(missing)}, which a plain installation leaves out; "
+            f"install with: pip install 'wcdas[{extra}]'"
+        )
 
 
 def check_new(path: Path, overwrite: bool) -> None:
@@ -17,14 +28,6 @@ def check_new(path: Path, overwrite: bool) -> None:
         )
 
 
-def check_place(path: Path) -> None:
-    """Refuse a name that nothing can be written under."""
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"{path} cannot be written; expected a name in an existing folder one may write to"
-        )
-
-
 def check_file(path: Path, overwrite: bool) -> None:
     """Refuse what cannot be written as a file, or must not be."""
     if path.is_dir():
@@ -32,7 +35,7 @@ def check_file(path: Path, overwrite: bool) -> None:
             f"{path} is a folder that is in use and cannot be written as a file; "
             "choose another with --out"
         )
-    check_place(path)
+    _check_parent(path)
     check_new(path, overwrite)
 
 
@@ -42,17 +45,24 @@ def check_folder(path: Path) -> None:
         raise InputError(f"{path} is a file; expected a folder, choose another with --out")
     if path.is_dir() and any(path.iterdir()):
         raise InputError(f"{path} is a folder that is in use; choose another with --out")
-    check_place(path)
+    _check_parent(path)
 
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
     """A name beside the path that takes its place when all went well, and is gone otherwise."""
-    place = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
-        yield place
-        place.replace(path)
+        yield beside
+        beside.replace(path)
     finally:
-        if place.is_dir():
-            shutil.rmtree(place)
-        place.unlink(missing_ok=True)
+        if beside.is_dir():
+            shutil.rmtree(beside)
+        beside.unlink(missing_ok=True)
+
+
+def _check_parent(path: Path) -> None:
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(
+            f"{path} cannot be written; expected a name in an existing folder one may write to"
+        )

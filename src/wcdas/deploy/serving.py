@@ -1,4 +1,4 @@
-"""A page and a JSON endpoint on this machine alone: a picture in, an answer out."""
+"""A page and a JSON endpoint on this machine alone: an image in, an answer out."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import wcdas
-from wcdas.deploy.answers import Answer, Answerer
-from wcdas.deploy.extras import need
+from wcdas.deploy.answers import Answerer
 from wcdas.deploy.model import Source, load
+from wcdas.deploy.output import need
 from wcdas.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,10 +23,13 @@ HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 MEGABYTE = 1_000_000
 READ_ON = 10  # times the limit: a sender that is read to its end sees why it was refused
-PAGE = {"/": "index.html", "/page.css": "page.css", "/page.js": "page.js"}
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+PAGE = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
 HEADERS = {
-    # Nothing but the page's own files, and the picture as the browser holds it.
+    # Nothing but the page's own files, and the image as the browser holds it.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -65,7 +68,7 @@ def serve(
     if not 0 < limit < float("inf"):
         raise InputError(f"limit is {limit:g}; expected a number of MB above 0")
     with _listening(port) as listening:
-        answerer = Answerer(load(run, device), top=top, prior=prior, abstain=abstain)
+        answerer = Answerer(load(run, device), top, prior, abstain)
         app = create_app(answerer, int(limit * MEGABYTE))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
         announce(f"http://{HOST}:{listening.getsockname()[1]}")
@@ -87,38 +90,30 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Host, Mount, Route, Router
 
-    # A picture of 100 million pixels takes a few hundred MB while it is decoded.
-    places = CapacityLimiter(os.cpu_count() or 1)
-    facts = _facts(answerer, limit)
-    page = {
-        path: (files("wcdas.deploy") / "page" / name).read_bytes() for path, name in PAGE.items()
-    }
+    # An image of 100 million pixels takes a few hundred MB while it is decoded.
+    at_a_time = CapacityLimiter(os.cpu_count() or 1)
+    fixed: dict[str, Response] = {"/health": JSONResponse(_facts(answerer, limit), headers=HEADERS)}
+    for path, (name, kind) in PAGE.items():
+        content = (files("wcdas.deploy") / "page" / name).read_bytes()
+        fixed[path] = Response(content, media_type=kind, headers=HEADERS)
 
-    def answer(picture: bytes) -> Answer:
-        (found,) = answerer.answer(answerer.decode(picture)[None], [""])
-        return found
+    def answer(image: bytes) -> dict[str, Any]:
+        (found,) = answerer.answer(answerer.decode(image)[None])
+        table = found.as_table()
+        del table["file"]  # it has no name here
+        return table
 
     async def predict(request: "Request") -> "Response":
         if request.headers.get("content-type", "").startswith("multipart/"):
             raise HTTPException(415, "send the image itself as the body, not a form")
-        picture = await _body(request, limit)
-        if len(picture) == 0:
+        image = await _body(request, limit)
+        if len(image) == 0:
             raise HTTPException(400, "the body is empty; expected an image")
         try:
-            found = await run_sync(answer, picture, limiter=places)
+            table = await run_sync(answer, image, limiter=at_a_time)
         except InputError as error:
             raise HTTPException(415, str(error)) from None
-        table = found.as_table()
-        del table["file"]  # it has no name here
         return JSONResponse(table, headers=HEADERS)
-
-    async def health(request: "Request") -> "Response":
-        return JSONResponse(facts, headers=HEADERS)
-
-    async def static(request: "Request") -> "Response":
-        path = request.url.path
-        kind = TYPES[os.path.splitext(PAGE[path])[1]]
-        return Response(page[path], media_type=kind, headers=HEADERS)
 
     async def refuse(request: "Request", error: Exception) -> "Response":
         assert isinstance(error, HTTPException)
@@ -131,8 +126,7 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     pages = Router(
         [
             Route("/predict", predict, methods=["POST"]),
-            Route("/health", health),
-            *(Route(path, static) for path in PAGE),
+            *(Route(path, reply, methods=["GET"]) for path, reply in fixed.items()),
         ]
     )
     return Starlette(

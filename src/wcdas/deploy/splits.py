@@ -1,4 +1,4 @@
-"""What a trained model makes of a dataset's samples."""
+"""The images of a dataset, and what a trained model makes of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,8 +29,8 @@ def dataset_for(
 ) -> Dataset:
     """The dataset named, or the run's own; its classes must be the model's.
 
-    The run's own data is refused if it has changed: another split would put training samples
-    among the test ones. Other data without a test set of its own is all test samples.
+    The run's own data is refused if it has changed: another split would put training images
+    among the test ones. Other data without a test set of its own is all test images.
     """
     stored = RunFolder(run).read_run() if run.is_dir() else None
     if data is None and stored is None:
@@ -57,31 +57,32 @@ def dataset_for(
     if dataset.class_names == own:
         return dataset
     index = torch.tensor([own.index(name) for name in dataset.class_names])
-    return replace(
-        dataset,
-        class_names=own,
-        train=_relabelled(dataset.train, index),
-        test=_relabelled(dataset.test, index),
+    train, test = (
+        replace(split, labels=index[split.labels])  # type: ignore[type-var]
+        for split in (dataset.train, dataset.test)
     )
+    return replace(dataset, class_names=own, train=train, test=test)
 
 
 def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:
-    """(features, uncalibrated logits) of every sample, on the CPU."""
-    info = model.info
-    loader = EvalLoader(
-        split,
-        size=info.input_size,
-        channels=info.channels,
-        mean=info.mean,
-        std=info.std,
-        batch_size=256,
-        device=model.device,
-        workers=workers,
-    )
+    """(features, uncalibrated logits) of every image, on the CPU."""
+    loader = EvalLoader(split, batch_size=256, workers=workers, **loader_options(model))
     try:
         return predict_split(model.classifier, loader)
     finally:
         loader.close()
+
+
+def loader_options(model: Model) -> dict[str, Any]:
+    """How a loader prepares images for the model."""
+    info = model.info
+    return {
+        "size": info.input_size,
+        "channels": info.channels,
+        "mean": info.mean,
+        "std": info.std,
+        "device": model.device,
+    }
 
 
 def _check_kind(model: Model, dataset: Dataset, data: str) -> None:
@@ -96,7 +97,3 @@ def _check_kind(model: Model, dataset: Dataset, data: str) -> None:
             f"{data} holds vectors of {dataset.channels} numbers; the model takes "
             f"{model.info.channels}. Embed it with the run the model's features came from"
         )
-
-
-def _relabelled(split: Split, index: Tensor) -> Split:
-    return replace(split, labels=index[split.labels])  # type: ignore[type-var]

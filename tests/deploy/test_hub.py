@@ -131,7 +131,7 @@ def test_a_model_file_without_its_run(odd_run, tmp_path):
 
 def test_a_folder_that_timm_reads_otherwise_is_not_left_behind(timm_run, tmp_path, monkeypatch):
     run = timm_run("resnet18", "softmax")
-    monkeypatch.setattr("wcdas.deploy.hub_folder.timm_classifier", lambda *_: "layer4")
+    monkeypatch.setattr("wcdas.deploy.hub.timm_classifier", lambda *_: "layer4")
     with pytest.raises(WorkError, match="timm cannot load the folder"):
         wcdas.export(run, "hub", tmp_path / "hub")
     assert not list(tmp_path.iterdir())

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from wcdas.deploy.answer_formats import FORMATS, choose_format
 from wcdas.deploy.answers import Answer, Guess
+from wcdas.deploy.predicting import FORMATS, choose_format
 
 NAMES = ["<img src=x onerror=alert(1)>", '=cmd|"x"!A1', "a,b", "two\nlines\r\nand more",
          "\x1b[31mred", "+1", "-2", "@sum", "\ttab", "\rreturn", "＝1", "été", "\u202eright",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wcdas.deploy.pictures import find_pictures
+from wcdas.deploy.predicting import find_images
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(*named: str) -> list[str]:
-    return [path.as_posix() for path in find_pictures(named)]
+    return [path.as_posix() for path in find_images(named)]
 
 
 def test_a_folder_is_its_pictures_in_natural_order(tree):
@@ -65,10 +65,10 @@ def test_home(tree, monkeypatch):
 )
 def test_nothing_to_look_at(tree, refused, named, said):
     (tree / "empty").mkdir()
-    refused(said, find_pictures, named)
+    refused(said, find_images, named)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
 def test_a_folder_that_may_not_be_read(tree, refused):
     (tree / "a" / "deep").chmod(0)
-    refused("a/deep cannot be read", find_pictures, ["a"])
+    refused("a/deep cannot be read", find_images, ["a"])

@@ -10,7 +10,7 @@ import torch
 import wcdas
 from wcdas import cli
 from wcdas.data import open_dataset
-from wcdas.deploy.aggregation import view_augmentation, weigh_experts
+from wcdas.deploy.evaluating import view_augmentation, weigh_experts
 from wcdas.errors import InputError
 
 WEIGH = wcdas.Correction(aggregate_experts=True)

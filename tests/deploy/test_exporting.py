@@ -15,7 +15,7 @@ from torch import nn
 
 import wcdas
 from wcdas import cli
-from wcdas.deploy import agreement, exporting, extras
+from wcdas.deploy import agreement, exporting, output
 from wcdas.errors import WorkError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -184,7 +184,7 @@ class Wrong(nn.Module):
 
 @pytest.mark.parametrize("form", ["onnx", "torch"])
 def test_a_file_that_disagrees_is_not_left_behind(quick_run, tmp_path, monkeypatch, form):
-    monkeypatch.setattr(f"wcdas.deploy.{form}_file.ExportableModel", Wrong)
+    monkeypatch.setattr(exporting, "ExportableModel", Wrong)
     out = tmp_path / exporting.NAMES[form]
     out.write_text("the last one")
     with pytest.raises(WorkError, match="does not agree with PyTorch"):
@@ -200,7 +200,7 @@ class Unsupported(Wrong):
 
 
 def test_what_onnx_has_no_operator_for(quick_run, tmp_path, monkeypatch):
-    monkeypatch.setattr("wcdas.deploy.onnx_file.ExportableModel", Unsupported)
+    monkeypatch.setattr(exporting, "ExportableModel", Unsupported)
     with pytest.raises(WorkError, match=r"cannot be written as ONNX: .*; try --format torch") as e:
         wcdas.export(quick_run, "onnx", tmp_path / "model.onnx")
     assert "\n" not in str(e.value)
@@ -253,7 +253,7 @@ def test_slips(odd_run, tmp_path, monkeypatch, refused, arguments, said):
 def test_a_plain_installation_says_what_is_missing(odd_run, monkeypatch, call, hidden, extra):
     monkeypatch.setitem(sys.modules, hidden, None)
     monkeypatch.setattr(
-        extras, "find_spec", lambda name: find_spec(name) if name != hidden else None
+        output, "find_spec", lambda name: find_spec(name) if name != hidden else None
     )
     with pytest.raises(wcdas.InputError) as error:
         call(odd_run)

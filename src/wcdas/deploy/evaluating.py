@@ -1,21 +1,31 @@
 """The metrics of a trained model, as it is or corrected after training."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from wcdas.data import HuggingFace
-from wcdas.deploy.aggregation import check_experts, weigh_experts
+from wcdas.data.augment import RESIZED_CROP_FROM, Augmentation, create_augmentation
+from wcdas.data.dataset import Split
+from wcdas.data.loader import TrainLoader
 from wcdas.deploy.model import Model, Source, load
-from wcdas.deploy.splits import dataset_for, run_split
+from wcdas.deploy.splits import dataset_for, loader_options, run_split
 from wcdas.errors import InputError
+from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, max_norm
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.experts import ExpertsHead
+from wcdas.rng import permutation, stream
 from wcdas.run.folder import RunFolder
+
+# Of learning the experts' weights, the authors'.
+EPOCHS, BATCH, JITTER = 5, 128, 0.4
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,11 @@ class Correction:
 
     def __post_init__(self) -> None:
         for name in ("logit_adjustment", "tau_norm", "max_norm", "temperature"):
-            value = getattr(self, name)
-            lowest = "of at least 0" if name in ("logit_adjustment", "tau_norm") else "above 0"
-            fits = value is None or (value >= 0 if "least" in lowest else value > 0)
-            if not fits or value == float("inf"):
-                option = name.replace("_", "-")
-                raise InputError(f"{option} is {value}; expected a number {lowest}")
+            value, may_be_zero = getattr(self, name), name in ("logit_adjustment", "tau_norm")
+            if value is None or 0 < value < math.inf or (value == 0 and may_be_zero):
+                continue
+            lowest = "of at least 0" if may_be_zero else "above 0"
+            raise InputError(f"{name.replace('_', '-')} is {value}; expected a number {lowest}")
         if self.prior is not None and self.logit_adjustment:
             raise InputError(
                 "a prior and logit adjustment correct the same thing; give one of them"
@@ -76,11 +85,15 @@ def evaluate_run(
     """
     model = load(run, device)
     _correct_weights(model, correction)
-    _check_logit_adjustment(model, correction)
+    if correction.logit_adjustment and model.info.prior == "uniform":
+        raise InputError(
+            f"the model was trained by {model.info.method} for classes that are equally frequent, "
+            "so logit adjustment would correct the tail twice; leave it out"
+        )
     if correction.prior is not None:
         model.prior(correction.prior)  # refused before any work
     if correction.aggregate_experts:
-        check_experts(model)
+        experts_of(model)
     dataset = dataset_for(model, Path(run), data, options, skip_bad)
     learnt: dict[str, Any] = {}
     if correction.aggregate_experts:
@@ -100,15 +113,6 @@ def evaluate_run(
     return facts | learnt | metrics
 
 
-def _check_logit_adjustment(model: Model, correction: Correction) -> None:
-    """The tail is never corrected twice."""
-    if correction.logit_adjustment and model.info.prior == "uniform":
-        raise InputError(
-            f"the model was trained by {model.info.method} for classes that are equally frequent, "
-            "so logit adjustment would correct the tail twice; leave it out"
-        )
-
-
 def _correct_weights(model: Model, correction: Correction) -> None:
     if not (correction.tau_norm or correction.max_norm):
         return
@@ -124,3 +128,61 @@ def _correct_weights(model: Model, correction: Correction) -> None:
             head.weight.copy_(max_norm(head.weight, correction.max_norm))
     if correction.tau_norm:
         model.classifier.head = TauNormHead.from_linear(head, correction.tau_norm)
+
+
+def experts_of(model: Model) -> ExpertsHead:
+    """The model's head, refused where there are no experts to weigh, or no two views."""
+    head = model.classifier.head
+    if not isinstance(head, ExpertsHead):
+        raise InputError(
+            f"the model was trained by {model.info.method} and has no experts to weigh; "
+            "expected one of sade or ride"
+        )
+    if model.takes_features:
+        raise InputError(
+            "experts are weighed on two views of every image, but the model takes feature "
+            "vectors; train on images"
+        )
+    return head
+
+
+def weigh_experts(model: Model, split: Split, flip: bool = True, workers: int = 0) -> Tensor:
+    """Give the model the expert weights under which its predictions for the images are stable.
+
+    Args:
+        model: one of several experts, such as that of `sade`.
+        split: the images; their labels are not looked at.
+        flip: whether a mirror image is of the same class.
+        workers: processes that decode images; 0 is none.
+    """
+    head = experts_of(model)
+    options = loader_options(model) | {"batch_size": BATCH, "workers": workers}
+    augmentation = view_augmentation(model.info.input_size, flip)
+    loaders = [TrainLoader(split, augmentation=augmentation, **options) for _ in range(2)]
+    try:
+        weights = aggregate_experts(_views(model, head, loaders, e) for e in range(EPOCHS))
+    finally:
+        for loader in loaders:
+            loader.close()
+    head.expert_weights.copy_(weights)
+    return weights.cpu()
+
+
+def view_augmentation(size: int, flip: bool) -> Augmentation:
+    """As the authors': small images are shifted, large ones cut, both get other colours."""
+    if size >= RESIZED_CROP_FROM:
+        return create_augmentation("simclr", size=size, flip=flip)
+    return create_augmentation("standard", size=size, flip=flip, jitter=JITTER)
+
+
+@torch.no_grad()
+def _views(
+    model: Model, head: ExpertsHead, loaders: list[TrainLoader], epoch: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The experts' logits of two views of every image, in a random order."""
+    order = permutation(stream(0, epoch), len(loaders[0].labels))
+    views = (loader.epoch(order, stream(0, epoch, i)) for i, loader in enumerate(loaders))
+    for first, second in zip(*views, strict=True):
+        features = (model.classifier.features(view.inputs) for view in (first, second))
+        one, other = (head.expert_logits(x) for x in features)
+        yield one, other
