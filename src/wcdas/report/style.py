@@ -4,11 +4,10 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from cycler import cycler
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, ordered so that neighbours differ in lightness too.
 COLOURS = ("#000000", "#D55E00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2")
@@ -25,7 +24,6 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=COLOURS) + cycler(linestyle=LINES),
     "axes.grid": False,
     "lines.linewidth": 1.6,
     "figure.facecolor": "white",
@@ -39,12 +37,22 @@ _ONE_AT_A_TIME = threading.Lock()  # Matplotlib's settings and Python's warnings
 
 
 def draw(
-    folder: Path, name: str, size: tuple[float, float], paint: Callable[[Figure], None]
+    folder: Path, name: str, size: tuple[float, float], paint: Callable[["Figure"], None]
 ) -> Path:
     """Paint a figure of `size` inches; leaves name.svg and name.png, and returns the first."""
+    # Slow to import.
+    import matplotlib as mpl
+    from cycler import cycler
+    from matplotlib.figure import Figure
+
     folder.mkdir(parents=True, exist_ok=True)
+    look = STYLE | {"axes.prop_cycle": cycler(color=COLOURS) + cycler(linestyle=LINES)}
     path = folder / f"{name}.svg"
-    with _ONE_AT_A_TIME, mpl.rc_context(STYLE), warnings.catch_warnings():
+    with (
+        _ONE_AT_A_TIME,
+        mpl.rc_context(look),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         figure = Figure(figsize=size, layout="constrained")
         paint(figure)
