@@ -1,8 +1,11 @@
 """What a loss is taken against, and what becomes of the losses of a batch."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
+
+from wcdas.checks import check_shares
 
 
 class MixedLabels(NamedTuple):
@@ -14,6 +17,15 @@ class MixedLabels(NamedTuple):
     first: Tensor
     second: Tensor
     lam: float | Tensor
+
+
+def loss_of(target: Tensor | MixedLabels, loss: Callable[[Tensor], Tensor]) -> Tensor:
+    """The loss of labels, or of class probabilities; of mixed labels, the mean with weight λ."""
+    if not isinstance(target, MixedLabels):
+        return loss(target)
+    check_shares(target.lam, len(target.first))
+    first, second = loss(target.first), loss(target.second)
+    return target.lam * first + (1 - target.lam) * second
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:

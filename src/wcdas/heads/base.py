@@ -12,12 +12,11 @@ from wcdas.checks import (
     check_from_zero,
     check_labels,
     check_reduction,
-    check_shares,
     check_soft_targets,
 )
 from wcdas.heads.functional.precision import full_precision, matmul, without_autocast
 from wcdas.heads.functional.sphere import unit
-from wcdas.targets import MixedLabels, reduced
+from wcdas.targets import MixedLabels, loss_of, reduced
 
 
 class Head(nn.Module):
@@ -87,20 +86,16 @@ class Head(nn.Module):
             x, batch = full_precision(features), features.shape[0]
             if log_prior is not None:
                 log_prior = log_prior.to(x)
-            if isinstance(target, MixedLabels):
-                check_labels(target.first, batch, self.num_classes)
-                check_labels(target.second, batch, self.num_classes)
-                check_shares(target.lam, batch)
-                first = self.losses(x, target.first.long(), label_smoothing, log_prior)
-                second = self.losses(x, target.second.long(), label_smoothing, log_prior)
-                losses = target.lam * first + (1 - target.lam) * second
-            elif target.is_floating_point():
-                check_soft_targets(target, batch, self.num_classes)
-                logits = self.logits(x, None)
-                losses = _cross_entropy(logits, target.to(x), label_smoothing, log_prior)
-            else:
-                check_labels(target, batch, self.num_classes)
-                losses = self.losses(x, target.long(), label_smoothing, log_prior)
+
+            def each(labels: Tensor) -> Tensor:
+                if labels.is_floating_point():
+                    check_soft_targets(labels, batch, self.num_classes)
+                    logits = self.logits(x, None)
+                    return _cross_entropy(logits, labels.to(x), label_smoothing, log_prior)
+                check_labels(labels, batch, self.num_classes)
+                return self.losses(x, labels.long(), label_smoothing, log_prior)
+
+            losses = loss_of(target, each)
             if sample_weight is not None:
                 losses = losses * sample_weight.to(losses)
         return reduced(losses, reduction)

@@ -7,12 +7,11 @@ from wcdas.checks import (
     check_from_zero,
     check_labels,
     check_reduction,
-    check_shares,
     check_soft_targets,
     values_are_readable,
 )
 from wcdas.heads.functional.precision import full_precision, without_autocast
-from wcdas.targets import MixedLabels, reduced
+from wcdas.targets import MixedLabels, loss_of, reduced
 
 
 class ClassificationLoss(nn.Module):
@@ -38,11 +37,7 @@ class ClassificationLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor | MixedLabels) -> Tensor:
         check_logits(logits, self.num_classes)
-        if isinstance(labels, MixedLabels):
-            check_shares(labels.lam, logits.shape[0])
-            first, second = self._each(logits, labels.first), self._each(logits, labels.second)
-            return reduced(labels.lam * first + (1 - labels.lam) * second, self.reduction)
-        return reduced(self._each(logits, labels), self.reduction)
+        return reduced(loss_of(labels, lambda y: self._each(logits, y)), self.reduction)
 
     def _each(self, logits: Tensor, labels: Tensor) -> Tensor:
         if labels.is_floating_point():

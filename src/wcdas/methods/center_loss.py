@@ -13,7 +13,7 @@ from wcdas.losses.center import CenterLoss
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, StepBatch, StepState
-from wcdas.targets import MixedLabels
+from wcdas.targets import loss_of
 
 
 def build_model(parts: Parts) -> Classifier:
@@ -27,13 +27,8 @@ def build_model(parts: Parts) -> Classifier:
 def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
     features = state.features(batch.inputs)
     centers = cast(CenterLoss, model.auxiliary)
-    target = batch.target
-    if isinstance(target, MixedLabels):
-        first, second = centers(features, target.first), centers(features, target.second)
-        pull = target.lam * first + (1 - target.lam) * second
-    else:
-        pull = centers(features, target)
-    return state.loss(features, target) + pull.mean()
+    pull = loss_of(batch.target, lambda labels: centers(features, labels))
+    return state.loss(features, batch.target) + pull.mean()
 
 
 CENTER_LOSS = Method(

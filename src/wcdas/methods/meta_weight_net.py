@@ -29,7 +29,7 @@ from wcdas.heads import Head
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, StepBatch, StepState
-from wcdas.targets import MixedLabels
+from wcdas.targets import MixedLabels, loss_of
 
 
 class WeightNet(nn.Module):
@@ -122,10 +122,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 
 def sample_losses(head: Head, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
     """The cross-entropy of every sample."""
-    if isinstance(target, MixedLabels):
-        first, second = (sample_losses(head, features, y) for y in (target.first, target.second))
-        return target.lam * first + (1 - target.lam) * second
-    return F.cross_entropy(head(features, target), target, reduction="none")
+    return loss_of(target, lambda y: F.cross_entropy(head(features, y), y, reduction="none"))
 
 
 def meta_gradient(

@@ -19,7 +19,7 @@ from wcdas.heads.oltr import OLTRHead, Switch
 from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
-from wcdas.targets import MixedLabels
+from wcdas.targets import MixedLabels, loss_of
 
 
 class ModulatedAttention(nn.Module):
@@ -102,15 +102,11 @@ def centroid_loss(features: Tensor, memory: Tensor, target: Tensor | MixedLabels
     x, memory = full_precision(features), full_precision(memory)
     squares = x.square().sum(1, keepdim=True) + memory.square().sum(1) - 2 * matmul(x, memory.mT)
 
-    def distances(labels: Tensor) -> tuple[Tensor, Tensor]:
+    def distances(labels: Tensor) -> Tensor:
         others = squares.scatter(1, labels.unsqueeze(1), 0).mean(1)
-        return (x - memory[labels]).square().sum(1) / 2, others
+        return torch.stack([(x - memory[labels]).square().sum(1) / 2, others])
 
-    if isinstance(target, MixedLabels):
-        lam, first, second = target.lam, distances(target.first), distances(target.second)
-        own, others = (lam * a + (1 - lam) * b for a, b in zip(first, second, strict=True))
-    else:
-        own, others = distances(target)
+    own, others = loss_of(target, distances)
     return own.mean() + REPEL * (MARGIN - others.mean()).relu()
 
 

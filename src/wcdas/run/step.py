@@ -10,7 +10,7 @@ from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StepBatch, StepState
 from wcdas.run.build import TrainingRun
-from wcdas.targets import MixedLabels
+from wcdas.targets import MixedLabels, loss_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -95,11 +95,8 @@ class Step(nn.Module):
         if self.loss is None:
             smoothing = self.stage.label_smoothing
             return head.loss(features, target, label_smoothing=smoothing, log_prior=self.log_prior)
-        if isinstance(target, MixedLabels):
-            first, second = (self._loss(features, y) for y in (target.first, target.second))
-            return target.lam * first + (1 - target.lam) * second
-        value: Tensor = self.loss(head(features, target), target)
-        return value
+        criterion = self.loss
+        return loss_of(target, lambda labels: criterion(head(features, labels), labels))
 
 
 class EpochStatistics:
