@@ -84,8 +84,7 @@ def _recipes() -> dict[str, str]:
 def _samplers() -> dict[str, str]:
     from wcdas.data.samplers import SAMPLERS
 
-    learned = {"meta": "Learns how often to draw each class (BALMS, Ren et al., 2020)."}
-    return {name: _first_line(sampler) for name, sampler in SAMPLERS.items()} | learned
+    return {name: _first_line(sampler) for name, sampler in SAMPLERS.items()}
 
 
 def _augmentations() -> dict[str, str]:

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 
 import wcdas
 from wcdas.backbones import create_backbone
+from wcdas.data.samplers import MetaSampler
 from wcdas.errors import InputError, InterruptedRunError
 from wcdas.heads import LWSHead, create_head
 from wcdas.losses import create_loss
-from wcdas.methods.classifier import Classifier, built_options
-from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.methods.classifier import Classifier
 from wcdas.run import checkpoint
 from wcdas.run import loop as loop_module
 from wcdas.run.batches import Batches
@@ -258,7 +258,7 @@ def test_lws_starts_from_the_trained_linear_head(make_loop, tmp_path):
     assert head.bias.equal(linear["head.bias"])
     assert not head.class_scale.eq(1).all()
     assert loop.run.config.head_after(None) == ("lws", True)
-    assert built_options(head) == {"bias": True}
+    assert head.built_options() == {"bias": True}
 
 
 def test_a_run_with_another_head_can_be_loaded(tmp_path, features):

@@ -13,12 +13,10 @@ from wcdas.heads.base import Head
 from wcdas.heads.cosine import CosineHead
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.heads.l_softmax import LSoftmaxHead
-from wcdas.heads.linear import LinearHead
-from wcdas.heads.lws import LWSHead
+from wcdas.heads.linear import LinearHead, LWSHead, TauNormHead
 from wcdas.heads.sharded_wcdas import ShardedWCDASHead
 from wcdas.heads.sphereface import SphereFaceHead
 from wcdas.heads.t_vmf import TvMFHead
-from wcdas.heads.tau_norm import TauNormHead
 from wcdas.heads.wcdas import WCDASHead
 from wcdas.heads.wndas import WNDASHead
 

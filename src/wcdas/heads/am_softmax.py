@@ -27,6 +27,8 @@ class AMSoftmaxHead(AngularHead):
         >>> loss = head.loss(torch.randn(8, 64), torch.arange(8))
     """
 
+    has_margin = True
+
     def __init__(
         self,
         in_features: int,

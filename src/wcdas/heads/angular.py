@@ -30,6 +30,7 @@ class AngularHead(Head):
         shape: slope and rise of the similarity when training starts; those of cos θ by default.
     """
 
+    concentration_names: tuple[str, ...] = ("w_scale",)
     fixed_scale: Tensor
     scale_units: Tensor
 

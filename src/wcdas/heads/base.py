@@ -2,6 +2,7 @@
 
 import math
 from numbers import Integral
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +25,13 @@ class Head(nn.Module):
 
     A head with margins applies them only when labels are given; prediction needs none. It computes
     in float32, or in float64 for float64 features, also under autocast.
+
+    `has_margin` says that the loss is taken of other logits than `forward` gives without labels;
+    `concentration_names` are the parameters that may have a weight decay of their own.
     """
+
+    has_margin: bool = False
+    concentration_names: tuple[str, ...] = ()
 
     def __init__(self, in_features: int, num_classes: int) -> None:
         super().__init__()
@@ -119,6 +126,10 @@ class Head(nn.Module):
             )
         check_from_zero("label_smoothing", label_smoothing, below=1)
         check_reduction(reduction)
+
+    def built_options(self) -> dict[str, Any]:
+        """The options that build a head of this shape, to load its weights into."""
+        return {}
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, num_classes={self.num_classes}"

@@ -28,6 +28,7 @@ class ConcentrationHead(AngularHead):
         start: "auto", where the head learns, or "paper".
     """
 
+    concentration_names: tuple[str, ...] = ("w_scale", "w_rho")
     concentration_unit: Tensor
 
     def __init__(

@@ -25,6 +25,7 @@ class AnnealedMarginHead(Head):
     λ is the buffer `annealing`, 0 unless a trainer sets it; ψ is `target`.
     """
 
+    has_margin = True
     annealing: Tensor
 
     def __init__(self, *args: Any) -> None:

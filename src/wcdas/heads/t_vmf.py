@@ -29,6 +29,7 @@ class TvMFHead(AngularHead):
         >>> logits = TvMFHead(in_features=64, num_classes=100)(torch.randn(8, 64))
     """
 
+    concentration_names: tuple[str, ...] = ("w_scale", "w_kappa")
     fixed_kappa: Tensor
 
     def __init__(

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from wcdas.checks import create
 from wcdas.losses.affinity import AffinityLoss
 from wcdas.losses.balanced_softmax import BalancedSoftmaxLoss
-from wcdas.losses.base import ClassificationLoss
+from wcdas.losses.base import ClassificationLoss, Loss
 from wcdas.losses.center import CenterLoss
 from wcdas.losses.class_balanced import ClassBalancedLoss, class_balanced_weights
 from wcdas.losses.cross_entropy import CrossEntropyLoss
@@ -38,7 +38,7 @@ __all__ = [
     "list_losses",
 ]
 
-LOSSES: dict[str, type[nn.Module]] = {
+LOSSES: dict[str, type[Loss]] = {
     "affinity": AffinityLoss,
     "balanced-softmax": BalancedSoftmaxLoss,
     "center": CenterLoss,
@@ -54,7 +54,7 @@ LOSSES: dict[str, type[nn.Module]] = {
 
 def create_loss(
     name: str, class_counts: Sequence[int] | Tensor | None = None, **options: Any
-) -> nn.Module:
+) -> Loss:
     """Build a loss by name; `class_counts` go to the losses that need them.
 
     >>> create_loss("ldam", class_counts=[160, 10], max_margin=0.4).margins.tolist()

@@ -1,5 +1,7 @@
 """What every loss shares: checks, float32 arithmetic, label smoothing and reduction."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,24 @@ from wcdas.heads.functional.precision import full_precision, without_autocast
 from wcdas.targets import MixedLabels, loss_of, reduced
 
 
-class ClassificationLoss(nn.Module):
+class Loss(nn.Module):
+    """Base of all losses: what a run has to know of one before it builds it.
+
+    `on_features` says that it takes features and stands beside a loss on logits.
+    """
+
+    on_features: bool = False
+
+    @classmethod
+    def prior_strength(cls, **options: Any) -> float | None:
+        """The τ of the training prior π^τ that the loss, built with these options, adds to logits.
+
+        None where its logits are no log probabilities under any prior.
+        """
+        return None
+
+
+class ClassificationLoss(Loss):
     """Base of the losses on logits; a loss overrides `losses(logits, targets) → (batch,)`.
 
     `labels` are class indices (batch,), `MixedLabels`, or class probabilities (batch, classes).

@@ -1,15 +1,16 @@
 """Center loss."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from wcdas import processes
 from wcdas.checks import check_features, check_labels, check_positive, check_reduction
 from wcdas.heads.functional.precision import full_precision, without_autocast
+from wcdas.losses.base import Loss
 from wcdas.targets import reduced
 
 
-class CenterLoss(nn.Module):
+class CenterLoss(Loss):
     """Squared distance of features to the moving center of their class, added to another loss.
 
     L = λ/2 · ‖x − c_y‖²,  c_j ← c_j − α · Σ_i 1(y_i = j)(c_j − x_i) / (1 + Σ_i 1(y_i = j))
@@ -27,6 +28,7 @@ class CenterLoss(nn.Module):
     [[0.0, 0.0], [0.75, 1.0]]
     """
 
+    on_features = True
     centers: Tensor
 
     def __init__(

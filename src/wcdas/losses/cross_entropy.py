@@ -1,5 +1,7 @@
 """Softmax cross-entropy."""
 
+from typing import Any
+
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,6 +21,10 @@ class CrossEntropyLoss(ClassificationLoss):
     >>> round(loss(torch.tensor([[2.0, 0.0, 0.0]]), torch.tensor([0])).item(), 4)
     0.3729
     """
+
+    @classmethod
+    def prior_strength(cls, **options: Any) -> float:
+        return 0.0
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets, reduction="none")

@@ -1,6 +1,7 @@
 """Logit-adjusted cross-entropy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,6 +38,10 @@ class LogitAdjustmentLoss(ClassificationLoss):
         self.num_classes = len(n)
         self.tau = tau
         self.register_buffer("log_prior", (n / n.sum()).log(), persistent=False)
+
+    @classmethod
+    def prior_strength(cls, **options: Any) -> float:
+        return float(options.get("tau", 1.0))
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         adjusted = logits + self.tau * self.log_prior.to(logits.dtype)

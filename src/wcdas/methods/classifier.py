@@ -1,19 +1,14 @@
 """A classifier is a backbone and a head."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
-from wcdas.heads import Head, LinearHead, LWSHead, TauNormHead, create_head
-
-# Heads that are made of a trained linear one.
-FROM_LINEAR: dict[str, type[LWSHead] | type[TauNormHead]] = {
-    "lws": LWSHead,
-    "tau-norm": TauNormHead,
-}
+from wcdas.heads import HEADS, Head, LinearHead, create_head
+from wcdas.heads.linear import RescaledHead
 
 
 class Classifier(nn.Module):
@@ -44,14 +39,14 @@ def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any])
     sizes = previous.in_features, previous.num_classes
     if wanted == "fresh":
         return create_head(own, *sizes, **options).to(previous.weight.device)
-    if wanted in FROM_LINEAR and isinstance(previous, LinearHead):
-        return FROM_LINEAR[wanted].from_linear(previous)
+    if from_linear(wanted) and isinstance(previous, LinearHead):
+        return cast(type[RescaledHead], HEADS[wanted]).from_linear(previous)
     head = create_head(wanted, *sizes).to(previous.weight.device)
     with torch.no_grad():
         head.weight.copy_(previous.weight)
     return head
 
 
-def built_options(head: Head) -> dict[str, Any]:
-    """The options that make a head of the same shape as one `next_head` built from another."""
-    return {"bias": head.bias is not None} if isinstance(head, LinearHead) else {}
+def from_linear(name: str) -> bool:
+    """Whether heads of a name are made of a trained linear one."""
+    return issubclass(HEADS.get(name, Head), RescaledHead)

@@ -214,7 +214,8 @@ def _can_smooth(stage: Mapping[str, Any], own_loss: bool) -> bool:
 
 
 def _has_prior(stage: Mapping[str, Any]) -> bool:
-    return bool(stage.get("prior")) or stage.get("loss") in ("balanced-softmax", "logit-adjustment")
+    loss, options = stage.get("loss", "cross-entropy"), stage.get("loss_options", {})
+    return bool(stage.get("prior") or LOSSES[loss].prior_strength(**options))
 
 
 def _late_fall(losses: list[float]) -> float | None:

@@ -8,8 +8,7 @@ from torch import Tensor
 from wcdas.data.augment import create_augmentation
 from wcdas.data.loader import Batch, TrainLoader
 from wcdas.data.mixing import Mixing
-from wcdas.data.samplers import create_sampler, whole_batches
-from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.data.samplers import MetaSampler, create_sampler, whole_batches
 from wcdas.methods.method import StepBatch
 from wcdas.rng import stream
 from wcdas.run.build import TrainingRun

@@ -2,29 +2,22 @@
 
 from torch import Tensor
 
-from wcdas.checks import create
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.samplers import SAMPLERS, Sampler, create_sampler, whole_batches
 from wcdas.errors import InputError, explained, unknown
 from wcdas.heads import create_head
-from wcdas.losses import create_loss
-from wcdas.methods.classifier import FROM_LINEAR
-from wcdas.methods.meta_sampler import MetaSampler
+from wcdas.losses import LOSSES, create_loss
+from wcdas.methods.classifier import from_linear
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.run.spec import Config, Stage
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
-    """The sampler a stage names: one of `data`, or the learned one."""
+    """The sampler a stage names."""
     options = dict(stage.sampler_options)
-    if stage.sampler != "meta":
-        if stage.sampler not in SAMPLERS:
-            raise unknown("sampler", stage.sampler, [*SAMPLERS, "meta"])
-        return create_sampler(stage.sampler, labels, num_classes, **options)
-    context = {"labels": labels, "num_classes": num_classes, "device": ranks.device}
-    return create("sampler", {"meta": MetaSampler}, "meta", options, **context)
+    return create_sampler(stage.sampler, labels, num_classes, ranks.device, **options)
 
 
 def check_stages(
@@ -41,7 +34,9 @@ def check_stages(
             for policy in (stage.augment, *method.views):
                 create_augmentation(policy, size=1)
             if stage.second_sampler:
-                create_sampler(stage.second_sampler, labels, dataset.num_classes)
+                plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
+                if stage.second_sampler not in plain:
+                    raise unknown("sampler", stage.second_sampler, plain)
             if stage.head != "keep" and method.build_model is not plain_model:
                 raise InputError(
                     f"head is {stage.head!r}, but {config.method} builds its own; expected 'keep'"
@@ -59,7 +54,7 @@ def check_stages(
                     "expected 'all' or 'classifier'"
                 )
             _check_set_head(name, stage, config.method, method)
-            if stage.head in FROM_LINEAR and config.head["name"] != "linear":
+            if from_linear(stage.head) and config.head["name"] != "linear":
                 raise InputError(
                     f"head is {stage.head!r}, which is built from a linear one, but head.name is "
                     f"{config.head['name']!r}; expected 'linear'"
@@ -106,7 +101,9 @@ def _check_loss(stage: Stage, dataset: Dataset) -> None:
         raise InputError(
             f"prior is {stage.prior:g}, but it acts on cross-entropy alone; set it to 0"
         )
-    if stage.loss == "center":
-        raise InputError("center is a loss on features beside another loss, not a stage's own")
+    if stage.loss in LOSSES and LOSSES[stage.loss].on_features:
+        raise InputError(
+            f"{stage.loss} is a loss on features beside another loss, not a stage's own"
+        )
     smoothed = {"label_smoothing": stage.label_smoothing} if stage.label_smoothing else {}
     create_loss(stage.loss, dataset.class_counts, **(dict(stage.loss_options) | smoothed))

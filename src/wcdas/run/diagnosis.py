@@ -122,7 +122,7 @@ def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
     held against equal logits: with a small scale it may know classes at a loss above the entropy.
     """
     levels, head = (1 / len(shares), float(shares.max())), step.model.head
-    if step.training_step is not None or hasattr(head, "margin"):
+    if step.training_step is not None or head.has_margin:
         return Chance(*levels)
     added = torch.zeros_like(shares) if step.log_prior is None else step.log_prior.to(shares)
     if isinstance(step.loss, LogitAdjustmentLoss):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from wcdas.data.samplers import SAMPLERS
 from wcdas.errors import InputError
 from wcdas.heads import HEADS
 from wcdas.heads.margin import AnnealedMarginHead
@@ -56,7 +57,8 @@ def _without_second(config: Config, name: str) -> dict[str, str]:
     """A second batch is for methods that have one by themselves, and for the learned sampler."""
     stage, own = config.stages[name], find_method(config.method).defaults["stages"]
     uses_one = any("second_sampler" in table for table in own.values())
-    if uses_one or stage.sampler == "meta" or not stage.second_sampler:
+    learned = [name for name, kind in SAMPLERS.items() if kind.learned]
+    if uses_one or stage.sampler in learned or not stage.second_sampler:
         return {}
     return {"second_sampler": f"{config.method} takes no second batch"}
 

@@ -10,7 +10,6 @@ from torch import Tensor
 import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.evaluation import evaluate, fit_temperature
-from wcdas.methods.classifier import built_options
 from wcdas.methods.method import Method, plain_model
 from wcdas.run.build import TrainingRun
 from wcdas.run.model_file import ModelInfo, save_model
@@ -59,7 +58,7 @@ def finish(run: TrainingRun) -> tuple[Tensor, Tensor] | None:
     info = ModelInfo(
         backbone=config.backbone.name,
         head=head,
-        head_options=built_options(run.model.head) if built else config.head_options,
+        head_options=run.model.head.built_options() if built else config.head_options,
         class_names=names,
         class_counts=counts.tolist(),
         channels=dataset.channels,

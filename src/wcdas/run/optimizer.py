@@ -6,20 +6,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.run.spec import Stage
-
-CONCENTRATION = ("w_rho", "w_kappa", "w_scale")
 
 
 def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.SGD:
     trained: nn.Module = model.head if stage.trains == "classifier" else model
-    weights: list[nn.Parameter] = []
-    concentrations: list[nn.Parameter] = []
-    for name, parameter in trained.named_parameters():
-        if parameter.requires_grad:
-            special = name.rsplit(".", 1)[-1] in CONCENTRATION
-            (concentrations if special else weights).append(parameter)
+    apart = {
+        parameter
+        for head in trained.modules()
+        if isinstance(head, Head)
+        for name, parameter in head.named_parameters(recurse=False)
+        if name in head.concentration_names
+    }
+    learning = [parameter for parameter in trained.parameters() if parameter.requires_grad]
+    weights = [parameter for parameter in learning if parameter not in apart]
+    concentrations = [parameter for parameter in learning if parameter in apart]
     own_decay = stage.concentration_weight_decay
     groups = [
         {"params": weights, "weight_decay": stage.weight_decay},

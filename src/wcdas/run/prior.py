@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from wcdas.data.samplers import SAMPLERS
+from wcdas.losses import LOSSES
 from wcdas.methods.method import Method
 from wcdas.run.spec import Stage
 
@@ -15,15 +17,11 @@ def recorded_prior(method: Method, stages: Mapping[str, Stage]) -> str:
 
 def trained_prior(stage: Stage) -> str:
     """Of a run's last stage: "train", "uniform", or "none" where the loss has no such reading."""
-    if stage.trains == "nothing":
+    tau = LOSSES[stage.loss].prior_strength(**stage.loss_options)
+    if stage.trains == "nothing" or tau is None:
         return "none"
-    if stage.sampler in ("class-balanced", "class-aware"):
-        return "uniform" if stage.loss == "cross-entropy" and not stage.prior else "none"
-    if stage.sampler != "instance-balanced":
-        return "none"
-    tau = stage.loss_options.get("tau", 1.0) if stage.loss == "logit-adjustment" else stage.prior
-    if stage.loss == "balanced-softmax":
-        tau = 1.0
-    elif stage.loss not in ("cross-entropy", "logit-adjustment"):
-        return "none"
-    return {0.0: "train", 1.0: "uniform"}.get(tau, "none")
+    tau += stage.prior
+    drawn = SAMPLERS[stage.sampler].prior
+    if drawn == "train" and tau == 1:
+        return "uniform"
+    return drawn if tau == 0 else "none"

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from wcdas.data.loader import Batch
+from wcdas.data.samplers import MetaSampler
 from wcdas.heads.margin import AnnealedMarginHead
 from wcdas.methods.classifier import next_head
-from wcdas.methods.meta_sampler import MetaSampler
 from wcdas.methods.method import StageStart, StepBatch, plain_model
 from wcdas.processes import total
 from wcdas.rng import seeded, stream

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from wcdas import rng
+from wcdas.data.samplers import MetaSampler
 from wcdas.heads import create_head
-from wcdas.methods.meta_sampler import MetaSampler
 
 COUNTS = torch.tensor([60, 20, 5, 0])
 LABELS = torch.arange(4).repeat_interleave(COUNTS)
