@@ -28,10 +28,10 @@ class Guess:
 
 @dataclass(frozen=True)
 class Answer:
-    """The most probable classes of a picture, or why it cannot be read.
+    """The most probable classes of an image, or why it cannot be read.
 
     Args:
-        file: the picture's.
+        file: the image's.
         top: the most probable classes, the best first.
         unsure: whether the best is below what `abstain` asks for.
         error: why there is no answer.
@@ -49,7 +49,7 @@ class Answer:
 
     @property
     def answer(self) -> str | None:
-        """The class, None where the model is unsure or the picture unreadable."""
+        """The class, None where the model is unsure or the image unreadable."""
         return self.top[0].name if self.status == "ok" else None
 
     def as_table(self) -> dict[str, Any]:
@@ -68,14 +68,7 @@ class Answer:
 
 
 class Answerer:
-    """A model with what a user wants to know of an image.
-
-    Args:
-        model: one of images.
-        top: how many classes, at most all.
-        prior: "uniform", "train" or a file: the class mix to predict for.
-        abstain: the probability below which the answer is "unsure".
-    """
+    """A model with what a user wants to know of an image, as `predict_files` says it."""
 
     def __init__(
         self, model: Model, top: int = 3, prior: str | None = None, abstain: float | None = None

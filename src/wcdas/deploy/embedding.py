@@ -25,7 +25,7 @@ def embed(
     overwrite: bool = False,
     **options: Any,
 ) -> int:
-    """Write the features of training and test samples; returns how many there are.
+    """Write the features of training and test images; returns how many there are.
 
     Args:
         run: a run's folder, or its model file.

@@ -95,22 +95,20 @@ def evaluate_run(
     if correction.aggregate_experts:
         experts_of(model)
     dataset = dataset_for(model, Path(run), data, options, skip_bad)
-    learnt: dict[str, Any] = {}
+    facts: dict[str, Any] = {
+        "method": model.info.method,
+        "dataset": dataset.name,
+        "temperature": correction.temperature or model.info.temperature,
+    }
     if correction.aggregate_experts:
         flip = not Path(run).is_dir() or RunFolder(Path(run)).read_run()["augment"]["flip"]
-        learnt["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()
+        facts["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()
     logits = run_split(model, dataset.test, workers)[1]
     logits = model.calibrated(logits, correction.prior, correction.temperature)
     counts = torch.tensor(model.info.class_counts)
     if correction.logit_adjustment:
         logits = adjust_logits(logits, counts, correction.logit_adjustment)
-    metrics = evaluate(logits, dataset.test.labels, counts, model.class_names)
-    facts = {
-        "method": model.info.method,
-        "dataset": dataset.name,
-        "temperature": correction.temperature or model.info.temperature,
-    }
-    return facts | learnt | metrics
+    return facts | evaluate(logits, dataset.test.labels, counts, model.class_names)
 
 
 def _correct_weights(model: Model, correction: Correction) -> None:
@@ -149,11 +147,8 @@ def experts_of(model: Model) -> ExpertsHead:
 def weigh_experts(model: Model, split: Split, flip: bool = True, workers: int = 0) -> Tensor:
     """Give the model the expert weights under which its predictions for the images are stable.
 
-    Args:
-        model: one of several experts, such as that of `sade`.
-        split: the images; their labels are not looked at.
-        flip: whether a mirror image is of the same class.
-        workers: processes that decode images; 0 is none.
+    The labels of the split are not looked at. `flip` says whether a mirror image is of the same
+    class.
     """
     head = experts_of(model)
     options = loader_options(model) | {"batch_size": BATCH, "workers": workers}

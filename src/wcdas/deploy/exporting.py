@@ -42,7 +42,7 @@ def export(
 ) -> Exported:
     """Write a trained model as ONNX, as a program of `torch.export`, for the Hub, or its card.
 
-    Everything but the card is loaded again and compared on real pictures; one that differs by more
+    Everything but the card is loaded again and compared on real images; one that differs by more
     than 1e-4 is not written.
 
     Args:

@@ -39,7 +39,7 @@ def predict_files(
     batch_size: int = 64,
     device: str = "auto",
 ) -> Iterator[Answer]:
-    """The answers to picture files, in order; one that cannot be read has an `error`.
+    """The answers to image files, in order; one that cannot be read has an `error`.
 
     Args:
         run: a run's folder, or its model file.
@@ -47,7 +47,7 @@ def predict_files(
         top: how many classes, the most probable first.
         prior: "uniform", "train" or a file: the class mix to predict for.
         abstain: the probability below which the answer is "unsure".
-        batch_size: pictures at a time.
+        batch_size: images at a time.
         device: auto, cpu, cuda or cuda:N.
     """
     named = [pictures] if isinstance(pictures, (str, os.PathLike)) else pictures
@@ -63,18 +63,9 @@ def write_predictions(
     overwrite: bool = False,
     **options: Any,
 ) -> int:
-    """Write `predict_files` as text, CSV or JSON lines; return the number of images.
+    """Write `predict_files` as text, CSV or JSON lines to a file or to standard output.
 
-    Args:
-        run: a run's folder, or its model file.
-        images: files, folders and patterns.
-        form: one of `FORMATS`, else that of the name of `out`, else text.
-        out: the file; without one the lines go to standard output.
-        overwrite: replace a file that is there.
-        options: those of `predict_files`.
-
-    Raises:
-        WorkError: at the end, if images could not be read.
+    Returns the number of images; raises `WorkError` at the end if some could not be read.
     """
     form = choose_format(form, out)
     if out is not None:

@@ -50,7 +50,7 @@ def serve(
     device: str = "auto",
     announce: Callable[[str], object] = print,
 ) -> None:
-    """Serve a page for pictures at http://127.0.0.1:PORT until it is stopped.
+    """Serve a page for images at http://127.0.0.1:PORT until it is stopped.
 
     Args:
         run: a run's folder, or its model file.
@@ -92,10 +92,6 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
 
     # An image of 100 million pixels takes a few hundred MB while it is decoded.
     at_a_time = CapacityLimiter(os.cpu_count() or 1)
-    fixed: dict[str, Response] = {"/health": JSONResponse(_facts(answerer, limit), headers=HEADERS)}
-    for path, (name, kind) in PAGE.items():
-        content = (files("wcdas.deploy") / "page" / name).read_bytes()
-        fixed[path] = Response(content, media_type=kind, headers=HEADERS)
 
     def answer(image: bytes) -> dict[str, Any]:
         (found,) = answerer.answer(answerer.decode(image)[None])
@@ -106,11 +102,20 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     async def predict(request: "Request") -> "Response":
         if request.headers.get("content-type", "").startswith("multipart/"):
             raise HTTPException(415, "send the image itself as the body, not a form")
-        image = await _body(request, limit)
-        if len(image) == 0:
+        image, size = bytearray(), 0
+        async for part in request.stream():
+            size += len(part)
+            if size <= limit:
+                image += part
+            elif size > READ_ON * limit:
+                break
+        if size > limit:
+            allowed = f"{limit / MEGABYTE:g} MB"
+            raise HTTPException(413, f"the file is larger than {allowed}; make it smaller")
+        if size == 0:
             raise HTTPException(400, "the body is empty; expected an image")
         try:
-            table = await run_sync(answer, image, limiter=at_a_time)
+            table = await run_sync(answer, bytes(image), limiter=at_a_time)
         except InputError as error:
             raise HTTPException(415, str(error)) from None
         return JSONResponse(table, headers=HEADERS)
@@ -123,22 +128,8 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     async def stranger(scope: Any, receive: Any, send: Any) -> None:
         raise HTTPException(400, f"the host name is unknown; expected {' or '.join(HOSTS)}")
 
-    pages = Router(
-        [
-            Route("/predict", predict, methods=["POST"]),
-            *(Route(path, reply, methods=["GET"]) for path, reply in fixed.items()),
-        ]
-    )
-    return Starlette(
-        # Another site that has its name point here does not get an answer.
-        routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],
-        exception_handlers={HTTPException: refuse},
-    )
-
-
-def _facts(answerer: Answerer, limit: int) -> dict[str, Any]:
     info = answerer.model.info
-    return {
+    facts = {
         "status": "ok",
         "version": wcdas.__version__,
         "dataset": info.dataset,
@@ -150,37 +141,26 @@ def _facts(answerer: Answerer, limit: int) -> dict[str, Any]:
         "abstain": answerer.abstain,
         "limit_bytes": limit,
     }
-
-
-async def _body(request: "Request", limit: int) -> bytes:
-    """The request's body, kept up to the limit."""
-    from starlette.exceptions import HTTPException
-
-    kept, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            kept.append(part)
-        elif size > READ_ON * limit:
-            break
-    if size > limit:
-        raise HTTPException(
-            413, f"the file is larger than {limit / MEGABYTE:g} MB; make it smaller"
-        )
-    return b"".join(kept)
+    fixed: dict[str, Response] = {"/health": JSONResponse(facts, headers=HEADERS)}
+    for path, (name, kind) in PAGE.items():
+        content = (files("wcdas.deploy") / "page" / name).read_bytes()
+        fixed[path] = Response(content, media_type=kind, headers=HEADERS)
+    routes = [Route(path, reply, methods=["GET"]) for path, reply in fixed.items()]
+    pages = Router([Route("/predict", predict, methods=["POST"]), *routes])
+    return Starlette(
+        # Another site that has its name point here does not get an answer.
+        routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],
+        exception_handlers={HTTPException: refuse},
+    )
 
 
 def _listening(port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise InputError(f"port is {port}; expected 0 to 65535")
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((HOST, port))
-        listening.listen()  # who reads the address and asks at once waits for the answer
+        # It listens from now on: who reads the address and asks at once waits for the answer.
+        return socket.create_server((HOST, port))
     except OSError as error:
-        listening.close()
         used = error.errno == errno.EADDRINUSE
-        reason = "in use" if used else (error.strerror or "").lower()
+        reason = "in use" if used else os.strerror(error.errno or 0).lower()
         raise InputError(f"port {port} is {reason}; choose another with --port") from None
-    return listening

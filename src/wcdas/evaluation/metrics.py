@@ -35,33 +35,33 @@ def evaluate(
         >>> metrics["many"], metrics["medium"], metrics["few"], metrics["headline"]
         (1.0, None, 0.5, 'balanced_accuracy')
     """
-    n_classes = logits.shape[-1]
+    num_classes = logits.shape[-1]
     class_counts = torch.as_tensor(class_counts).cpu()
-    if class_counts.shape != (n_classes,):
+    if class_counts.shape != (num_classes,):
         raise InputError(
-            f"class_counts have shape {tuple(class_counts.shape)}; expected ({n_classes},)"
+            f"class_counts have shape {tuple(class_counts.shape)}; expected ({num_classes},)"
         )
-    if class_names is not None and len(class_names) != n_classes:
-        raise InputError(f"{len(class_names)} class names for {n_classes} classes")
+    if class_names is not None and len(class_names) != num_classes:
+        raise InputError(f"{len(class_names)} class names for {num_classes} classes")
     p = predictions(logits, labels)
     labels = labels.cpu().long()
     correct = p.rank == 0
 
-    hits = torch.bincount(labels[correct], minlength=n_classes).double()
-    tested = torch.bincount(labels, minlength=n_classes)
-    predicted = torch.bincount(p.predicted, minlength=n_classes)
+    hits = torch.bincount(labels[correct], minlength=num_classes).double()
+    tested = torch.bincount(labels, minlength=num_classes)
+    predicted = torch.bincount(p.predicted, minlength=num_classes)
     recall, precision, f1 = hits / tested, hits / predicted, 2 * hits / (tested + predicted)
 
     present = tested > 0
     balanced = bool(present.any()) and len(tested[present].unique()) == 1
-    pairs, numbers = torch.unique(labels * n_classes + p.predicted, return_counts=True)
-    confusion = torch.stack([pairs // n_classes, pairs % n_classes, numbers], dim=1)
+    pairs, numbers = torch.unique(labels * num_classes + p.predicted, return_counts=True)
+    confusion = torch.stack([pairs // num_classes, pairs % num_classes, numbers], dim=1)
     return {
         "test_images": len(labels),
         "headline": "top1" if balanced else "balanced_accuracy",
         "test_is_balanced": balanced,
         "top1": mean(correct),
-        "top5": mean(p.rank < min(5, n_classes)),
+        "top5": mean(p.rank < min(5, num_classes)),
         "balanced_accuracy": mean(recall[present]),
         **group_means(recall, class_counts),
         "group_classes": group_sizes(class_counts),
@@ -70,13 +70,13 @@ def evaluate(
         "nll": mean(p.nll),
         "never_predicted": int((present & (predicted == 0)).sum()),
         "per_class": per_class(
-            class_names or range(n_classes),
+            class_names or range(num_classes),
             class_counts,
             tested,
             recall,
             precision,
             f1.where(present, torch.nan),
-            most_confused(confusion, n_classes),
+            most_confused(confusion, num_classes),
         ),
         "confusion": confusion.tolist(),
     }
@@ -86,10 +86,10 @@ def mean(values: Tensor) -> float | None:
     return float(values.double().mean()) if len(values) else None
 
 
-def most_confused(confusion: Tensor, n_classes: int) -> list[int | None]:
+def most_confused(confusion: Tensor, num_classes: int) -> list[int | None]:
     """For each class the wrong class its images are most often taken for."""
     wrong = confusion[confusion[:, 0] != confusion[:, 1]]
-    result: list[int | None] = [None] * n_classes
+    result: list[int | None] = [None] * num_classes
     # From rare to frequent, so that the most frequent is written last; ties go to the lower class.
     for true, predicted, _ in wrong.flip(0)[wrong.flip(0)[:, 2].argsort(stable=True)].tolist():
         result[true] = predicted

@@ -21,11 +21,11 @@ def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> 
         class_names: in label order.
         class_counts: training images per class.
     """
-    n_classes = len(class_names)
+    num_classes = len(class_names)
     if given == "uniform":
-        return torch.full((n_classes,), 1 / n_classes, dtype=torch.float64)
+        return torch.full((num_classes,), 1 / num_classes, dtype=torch.float64)
     if given == "train":
-        return as_prior(class_counts, n_classes, "the training prior")
+        return as_prior(class_counts, num_classes, "the training prior")
     path = Path(given)
     if not path.is_file():
         raise InputError(
@@ -37,7 +37,7 @@ def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> 
     numbers = [number(line, named, given) for line in lines]
     if named:
         numbers = in_label_order([line.cells[0] for line in lines], numbers, class_names, given)
-    return as_prior(numbers, n_classes, f"prior file {given!r}")
+    return as_prior(numbers, num_classes, f"prior file {given!r}")
 
 
 class Line(NamedTuple):
@@ -91,12 +91,12 @@ def in_label_order(
     return [by_name[name] for name in class_names]
 
 
-def as_prior(numbers: Sequence[float] | Tensor, n_classes: int, what: str) -> Tensor:
+def as_prior(numbers: Sequence[float] | Tensor, num_classes: int, what: str) -> Tensor:
     """Numbers of any scale as probabilities, refused where they cannot be."""
     prior = torch.as_tensor(numbers).detach().double()
-    if prior.shape != (n_classes,):
+    if prior.shape != (num_classes,):
         raise InputError(
-            f"{what} has {prior.numel()} numbers; expected one for each of {n_classes}"
+            f"{what} has {prior.numel()} numbers; expected one for each of {num_classes}"
         )
     if not prior.isfinite().all() or (prior < 0).any() or prior.sum() <= 0:
         raise InputError(f"{what} must hold numbers of at least 0, not all 0")

@@ -1,12 +1,10 @@
-"""Loggers of other projects, each a callback that imports its package only when it is used."""
+"""Loggers of other projects, by name."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from wcdas.errors import InputError, unknown
-from wcdas.integrations.mlflow import MLflow
-from wcdas.integrations.tensorboard import TensorBoard
-from wcdas.integrations.wandb import Wandb
+from wcdas.integrations.loggers import MLflow, TensorBoard, Wandb
 from wcdas.run.callbacks import Callback
 
 __all__ = ["LOGGERS", "MLflow", "TensorBoard", "Wandb", "create_callbacks", "read_names"]
