@@ -18,8 +18,8 @@ from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError
 from wcdas.files import write_synced
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder, check_free, next_folder
-from wcdas.run.places import short
+from wcdas.run.folder import RunFolder, new_folder
+from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.summary import summarise
 from wcdas.sweeps.table import as_csv, as_markdown, as_text
@@ -37,9 +37,7 @@ class SweepFolder:
     @classmethod
     def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
         """An empty place: `out`, or runs/<data>-sweep-<n>, the first that is free."""
-        folder = cls(next_folder(f"{short(source)}-sweep") if out is None else Path(out))
-        check_free(folder.path)
-        return folder
+        return cls(new_folder(out, f"{short_name(source)}-sweep"))
 
     @property
     def exists(self) -> bool:
@@ -80,7 +78,7 @@ class SweepFolder:
         finished = [run for run in plan.runs if self.run(run).is_finished]
         metrics = {run: self.run(run).read_metrics() for run in finished}
         warnings = {run: warnings_in(self.run(run).read_log()) for run in finished}
-        results = summarise(plan, short(plan.source), metrics, failures, warnings)
+        results = summarise(plan, short_name(plan.source), metrics, failures, warnings)
         self._write("results.json", json.dumps(results, indent=1))
         self._write("table.md", as_markdown(results))
         self._write("table.csv", as_csv(results))

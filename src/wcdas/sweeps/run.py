@@ -11,13 +11,12 @@ from rich.console import Console
 
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
-from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.finish import run_table
 from wcdas.run.folder import RunFolder
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
-from wcdas.run.settings import said
+from wcdas.run.settings import remembered
 from wcdas.run.spec import Config
 from wcdas.sweeps.announce import announce
 from wcdas.sweeps.children import side_by_side, train_command
@@ -64,7 +63,7 @@ def run_sweep(
     """
     of_run = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: _epochs(config) for run, config in of_run.items()}
-    given = said(plan.recipe, plan.settings)
+    given = remembered(plan.recipe, plan.settings)
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
         announce(console, plan, dataset, folder, notes)
@@ -117,7 +116,7 @@ def prepare(
     """Write down what a run is, so that it can be gone on with; a torn beginning is dropped."""
     if not folder.exists:
         shutil.rmtree(folder.path, ignore_errors=True)
-        folder.create(run_table(config, find_method(config.method), dataset, given))
+        folder.create(run_table(config, dataset, given))
 
 
 def _epochs(config: Config) -> int:

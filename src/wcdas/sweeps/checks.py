@@ -15,11 +15,10 @@ from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks, choose_device
 from wcdas.run.automatic import SMALL
 from wcdas.run.build import build_run
-from wcdas.run.resuming import same_data
+from wcdas.run.settings import same_data
 from wcdas.run.spec import Config, as_table, build, flat
-from wcdas.sweeps.asked import Asked, extended, new_plan
 from wcdas.sweeps.folder import SweepFolder
-from wcdas.sweeps.plan import Plan, SweepRun
+from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
 from wcdas.sweeps.run import in_processes
 
 Table = dict[str, Any]
