@@ -1,4 +1,4 @@
-"""What a model answers to an image: the same on the command line, in JSON and on the page."""
+"""The answer of a model to an image: the same on the command line, in JSON and on the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Answer:
         return self.top[0].name if self.status == "ok" else None
 
     def as_table(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The answer as a table for JSON."""
         top = [
             {
                 "class": guess.name,

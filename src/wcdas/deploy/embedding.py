@@ -11,7 +11,6 @@ from wcdas.data import HuggingFace
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.output import aside, check_file
 from wcdas.deploy.splits import dataset_for, run_split
-from wcdas.errors import InputError
 
 
 def embed(
@@ -38,9 +37,7 @@ def embed(
         options: those of `open_dataset`, such as root=DIR.
     """
     out = Path(out)
-    if out.suffix != ".parquet":
-        raise InputError(f"the output is {out}; expected a name that ends in .parquet")
-    check_file(out, overwrite)
+    check_file(out, overwrite, ".parquet")
     model = load(run, device)
     dataset = dataset_for(model, Path(run), data, options, skip_bad)
     tables = []

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ EPOCHS, BATCH, JITTER = 5, 128, 0.4
 
 @dataclass(frozen=True)
 class Correction:
-    """What is done to a trained model before it is measured; nothing by default.
+    """A correction of a trained model before it is measured; none by default.
 
     Args:
         prior: "uniform", "train" or a file: the class mix to predict for.
@@ -154,17 +155,14 @@ def weigh_experts(model: Model, split: Split, flip: bool = True, workers: int = 
     options = loader_options(model) | {"batch_size": BATCH, "workers": workers}
     augmentation = view_augmentation(model.info.input_size, flip)
     loaders = [TrainLoader(split, augmentation=augmentation, **options) for _ in range(2)]
-    try:
+    with closing(loaders[0]), closing(loaders[1]):
         weights = aggregate_experts(_views(model, head, loaders, e) for e in range(EPOCHS))
-    finally:
-        for loader in loaders:
-            loader.close()
     head.expert_weights.copy_(weights)
     return weights.cpu()
 
 
 def view_augmentation(size: int, flip: bool) -> Augmentation:
-    """As the authors': small images are shifted, large ones cut, both get other colours."""
+    """The authors' views: small images are shifted, large ones cut, both get other colours."""
     if size >= RESIZED_CROP_FROM:
         return create_augmentation("simclr", size=size, flip=flip)
     return create_augmentation("standard", size=size, flip=flip, jitter=JITTER)

@@ -26,7 +26,7 @@ METADATA_FILE, METADATA_FORMAT = "wcdas.json", 1
 
 
 class Exported(NamedTuple):
-    """What was written, and by how much a probability differs at most from PyTorch's."""
+    """The path that was written, and the largest difference of a probability to PyTorch's."""
 
     path: Path
     difference: float | None
@@ -61,13 +61,10 @@ def export(
     folder = RunFolder(Path(run))
     beside = folder.path if folder.path.is_dir() else folder.path.parent
     path = beside / NAMES[form] if out is None else Path(out)
-    suffix = Path(NAMES[form]).suffix
-    if suffix and path.suffix != suffix:
-        raise InputError(f"the output is {path}; expected a name that ends in {suffix}")
     if form == "hub":
         check_folder(path)
     else:
-        check_file(path, overwrite)
+        check_file(path, overwrite, Path(NAMES[form]).suffix)
     model = load(run, "cpu")
     if prior is not None:
         model.prior(prior)
@@ -143,7 +140,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def metadata(model: Model, prior: str | None) -> dict[str, str]:
-    """What a user of the file has to know, as texts by name; lists and tables are JSON."""
+    """Facts that a user of the file needs, as texts by name; lists and tables are JSON."""
     info = model.info
     target = None if prior is None else model.prior(prior).tolist()
     said = {

@@ -1,4 +1,4 @@
-"""What a command needs: a place to write to and packages, refused before any work."""
+"""Refusals before any work: packages that are missing, places that cannot be written."""
 
 import os
 import shutil
@@ -28,8 +28,10 @@ def check_new(path: Path, overwrite: bool) -> None:
         )
 
 
-def check_file(path: Path, overwrite: bool) -> None:
-    """Refuse what cannot be written as a file, or must not be."""
+def check_file(path: Path, overwrite: bool, suffix: str = "") -> None:
+    """Refuse what cannot be written as a file of that suffix, or must not be."""
+    if suffix and path.suffix != suffix:
+        raise InputError(f"the output is {path}; expected a name that ends in {suffix}")
     if path.is_dir():
         raise InputError(
             f"{path} is a folder that is in use and cannot be written as a file; "

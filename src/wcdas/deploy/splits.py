@@ -1,6 +1,7 @@
 """The images of a dataset, and what a trained model makes of them."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,12 @@ def dataset_for(
 def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:
     """(features, uncalibrated logits) of every image, on the CPU."""
     loader = EvalLoader(split, batch_size=256, workers=workers, **loader_options(model))
-    try:
+    with closing(loader):
         return predict_split(model.classifier, loader)
-    finally:
-        loader.close()
 
 
 def loader_options(model: Model) -> dict[str, Any]:
-    """How a loader prepares images for the model."""
+    """The options of a loader that prepares images as the model takes them."""
     info = model.info
     return {
         "size": info.input_size,

@@ -1,4 +1,4 @@
-"""Whether a probability of 0.8 is right eight times in ten, and the temperature that helps."""
+"""Calibration: a probability of 0.8 should be right eight times in ten; a temperature helps."""
 
 import math
 from typing import Any

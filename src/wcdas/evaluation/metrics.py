@@ -1,4 +1,4 @@
-"""How good a classifier is on a test set, for every class and for all of them."""
+"""The metrics of a classifier on a test set, for every class and for all of them."""
 
 from collections.abc import Sequence
 from typing import Any

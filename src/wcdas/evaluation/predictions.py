@@ -1,4 +1,4 @@
-"""What the metrics need to know about each image."""
+"""The predicted class of each image, its probability, and the rank and loss of the true one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

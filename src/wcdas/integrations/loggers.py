@@ -125,7 +125,7 @@ def _final(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _run_id(folder: Path, create: Callable[[], str]) -> str:
-    """What a logger calls a run: created the first time, and the same when the run is resumed."""
+    """A logger's name for a run: created the first time, and the same when the run is resumed."""
     file = folder / "run_id"
     if not file.exists():
         folder.mkdir(exist_ok=True)
