@@ -8,7 +8,7 @@ from wcdas.data.assemble import assemble
 from wcdas.data.dataset import ArrayImages
 from wcdas.run import automatic as module
 from wcdas.run.automatic import FINE_TUNING, automatic
-from wcdas.run.settings import resolve
+from wcdas.run.recipes import resolve
 
 
 def images(size):

@@ -19,8 +19,7 @@ from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
 from wcdas.run.folder import RunFolder, finished_runs, next_folder
-from wcdas.sweeps.folder import SweepFolder
-from wcdas.sweeps.result import again
+from wcdas.sweeps.folder import SweepFolder, again
 
 PAGE, FIGURES = "report.html", "figures"
 

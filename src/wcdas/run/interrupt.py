@@ -7,13 +7,14 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """`requested` becomes true when the user, or the machine, asks the run to stop.
+    """`requested` becomes true when the user, or the machine, asks the run to stop;
+    `at_once` when asked again.
 
     Runs in several threads may share one, which the main thread enters.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = self.at_once = False
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -29,5 +30,6 @@ class Interrupt:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
+            self.at_once = True
             raise KeyboardInterrupt
         self.requested = True

@@ -4,9 +4,11 @@ import dataclasses
 import fcntl
 import json
 import platform
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,60 @@ import torch
 
 import wcdas
 from wcdas.data.dataset import Dataset
-from wcdas.errors import InputError
+from wcdas.errors import InputError, WorkError
 from wcdas.files import write_synced
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder, new_folder
-from wcdas.run.settings import short_name
+from wcdas.run.folder import RunFolder, check_free, next_folder
+from wcdas.run.places import short
 from wcdas.sweeps.plan import Plan, SweepRun
-from wcdas.sweeps.summary import summarise
-from wcdas.sweeps.table import as_csv, as_markdown, as_text
+from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise
 
-Table = dict[str, Any]
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A sweep's folder with its results; stands for the folder wherever a path is expected."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """Mean and standard deviation for every method, and the metrics of every run."""
+        results: dict[str, Any] = json.loads((self.path / "results.json").read_text("utf-8"))
+        return results
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The runs that failed, and why."""
+        runs = self.results["runs"].items()
+        return {name: run["reason"] for name, run in runs if run["state"] == "failed"}
+
+    def table(self) -> str:
+        """Accuracy of the last epoch by group, a row for each method, as text."""
+        return (self.path / "table.txt").read_text("utf-8").rstrip("\n")
+
+    def raise_failures(self) -> None:
+        """An error where a run failed."""
+        failed = self.failed
+        if not failed:
+            return
+        diverged = [name for name in failed if RunFolder(self.path / name).failure.exists()]
+        told = [f"{len(failed)} of {len(self.results['runs'])} runs failed: {', '.join(failed)}"]
+        if diverged:
+            told += [
+                f"the loss of {', '.join(diverged)} became NaN or infinite, "
+                "so start a new sweep with a lower rate, --set lr=…"
+            ]
+        if len(diverged) < len(failed):
+            told += [f"try {'the others' if diverged else 'them'} again with: {again(self.path)}"]
+        raise WorkError("; ".join(told))
+
+
+def again(path: Path) -> str:
+    """Return the command that goes on with a sweep."""
+    return f"wcdas sweep --out {shlex.quote(str(path))} --resume"
 
 
 class SweepFolder:
@@ -36,8 +82,10 @@ class SweepFolder:
 
     @classmethod
     def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
-        """An empty place: `out`, or runs/<data>-sweep-<n>, the first that is free."""
-        return cls(new_folder(out, f"{short_name(source)}-sweep"))
+        """Return an empty folder: `out`, or runs/<data>-sweep-<n>, the first that is free."""
+        folder = cls(next_folder(f"{short(source)}-sweep") if out is None else Path(out))
+        check_free(folder.path)
+        return folder
 
     @property
     def exists(self) -> bool:
@@ -49,8 +97,8 @@ class SweepFolder:
     def unfinished(self, plan: Plan) -> list[SweepRun]:
         return [run for run in plan.runs if not self.run(run).is_finished]
 
-    def read(self) -> tuple[Plan, Table]:
-        """What was asked, and what was found then."""
+    def read(self) -> tuple[Plan, dict[str, Any]]:
+        """Return what was asked, and what was found then."""
         try:
             stored = tomllib.loads(self._plan.read_text(encoding="utf-8"))
             info = stored.pop("info")
@@ -74,11 +122,11 @@ class SweepFolder:
         self._write("sweep.toml", tomli_w.dumps(asked | {"info": info}))
 
     def write_results(self, plan: Plan, failures: Mapping[SweepRun, str]) -> None:
-        """The table as it stands, from the metrics of the runs that are finished."""
+        """Write the table as it stands, from the metrics of the runs that are finished."""
         finished = [run for run in plan.runs if self.run(run).is_finished]
         metrics = {run: self.run(run).read_metrics() for run in finished}
         warnings = {run: warnings_in(self.run(run).read_log()) for run in finished}
-        results = summarise(plan, short_name(plan.source), metrics, failures, warnings)
+        results = summarise(plan, short(plan.source), metrics, failures, warnings)
         self._write("results.json", json.dumps(results, indent=1))
         self._write("table.md", as_markdown(results))
         self._write("table.csv", as_csv(results))
@@ -108,7 +156,7 @@ class SweepFolder:
             yield file.fileno()
 
     def _write(self, name: str, text: str) -> None:
-        """A file that does not change is not written again."""
+        """Write a file, but not again where it would not change."""
         data, path = f"{text.rstrip()}\n".encode(), self.path / name
         if not path.exists() or path.read_bytes() != data:
             write_synced(path, data)

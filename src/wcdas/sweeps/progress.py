@@ -10,11 +10,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from wcdas.data.dataset import Dataset
+from wcdas.data.description import describe
 from wcdas.evaluation.table import percent
 from wcdas.run.console import Display
-from wcdas.run.folder import RunFolder
 from wcdas.sweeps.folder import SweepFolder
-from wcdas.sweeps.plan import SweepRun
+from wcdas.sweeps.plan import Plan, SweepRun
 
 
 class SweepProgress(Display[Live]):
@@ -31,10 +32,23 @@ class SweepProgress(Display[Live]):
         self._start, self._before = time.monotonic(), self._done()
         super().__init__(console, self._displayed)  # draws it once
 
+    def announce(self, plan: Plan, dataset: Dataset, notes: list[str]) -> None:
+        """Say what is about to be done."""
+        methods, seeds, left = len(plan.methods), plan.seeds, len(self._left)
+        todo = "" if left == len(self._epochs) else f", {left} of them to do"
+        for line in (
+            *describe(dataset),
+            *(f"note: {note}" for note in notes),
+            f"{methods} method{'s' * (methods > 1)} × {seeds} seed{'s' * (seeds > 1)}{todo}: "
+            f"{', '.join(plan.methods)}",
+            f"sweep folder: {self._folder.path}",
+        ):
+            self._print(line)
+
     def started(self, run: SweepRun) -> None:
         self._began[run] = time.monotonic()
         if self._live is None:
-            self._print(f"{self._place(run)} started")
+            self._print(f"{self._name(run)} started")
         else:
             self._live.refresh()
 
@@ -42,18 +56,23 @@ class SweepProgress(Display[Live]):
         took = _clock(time.monotonic() - self._began.pop(run))
         if reason is not None:
             self._left.pop(run)  # no more is expected of it
-            self._print(f"{self._place(run)} failed: {reason}")
+            self._print(f"{self._name(run)} failed: {reason}")
             return
         metrics = self._folder.run(run).read_metrics()
-        self._print(f"{self._place(run)} finished in {took}, all {_headline(metrics)}")
+        headline = percent(metrics[metrics["headline"]])
+        self._print(f"{self._name(run)} finished in {took}, all {headline}")
 
-    def _place(self, run: SweepRun) -> str:
+    def _name(self, run: SweepRun) -> str:
         return f"{self._numbers[run]}/{len(self._epochs)} {run.name}"
 
     def _done(self) -> int:
-        """Epochs of the runs that were unfinished when the sweep began."""
+        """Return the epochs done of the runs that were unfinished when the sweep began."""
         left = dict(self._left)  # the display is drawn by a thread of its own
-        return sum(min(n, epochs_done(self._folder.run(run))) for run, n in left.items())
+        return sum(min(n, self._logged(run)) for run, n in left.items())
+
+    def _logged(self, run: SweepRun) -> int:
+        log = self._folder.run(run).path / "log.jsonl"
+        return log.read_bytes().count(b"\n") if log.exists() else 0
 
     def _displayed(self, console: Console) -> Live:
         return Live(
@@ -62,30 +81,17 @@ class SweepProgress(Display[Live]):
 
     def _state(self) -> RenderableType:
         done, total = self._done(), sum(self._left.values())
-        left = time_left(time.monotonic() - self._start, done - self._before, total - done)
+        seconds, newly = time.monotonic() - self._start, done - self._before
+        left = f"{_clock(seconds / newly * (total - done))} left" if newly > 0 else ""
         at_work = [
-            f"{self._place(run)} epoch {epochs_done(self._folder.run(run))}/{self._epochs[run]}"
+            f"{self._name(run)} epoch {self._logged(run)}/{self._epochs[run]}"
             for run in list(self._began)
         ]
         grid = Table.grid(padding=(0, 1))
         bar = ProgressBar(max(total, 1), done, width=10)
-        grid.add_row(bar, Text(" · ".join([*at_work, left])))
+        grid.add_row(bar, Text(" · ".join([*at_work, left or "time left unknown"])))
         return grid
-
-
-def time_left(seconds: float, done: int, left: int) -> str:
-    """What the epochs done so far make one expect of those that are left."""
-    return f"{_clock(seconds / done * left)} left" if done > 0 else "time left unknown"
-
-
-def epochs_done(folder: RunFolder) -> int:
-    log = folder.path / "log.jsonl"
-    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
-
-
-def _headline(metrics: Mapping[str, float | None]) -> str:
-    return percent(metrics[str(metrics["headline"])])

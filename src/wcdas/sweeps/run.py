@@ -4,30 +4,24 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import torch
 from rich.console import Console
 
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
+from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.finish import run_table
 from wcdas.run.folder import RunFolder
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
-from wcdas.run.settings import remembered
+from wcdas.run.settings import said
 from wcdas.run.spec import Config
-from wcdas.sweeps.announce import announce
-from wcdas.sweeps.children import side_by_side, train_command
-from wcdas.sweeps.folder import SweepFolder
-from wcdas.sweeps.one_by_one import one_by_one
+from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side, train_command
+from wcdas.sweeps.folder import SweepFolder, again
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.progress import SweepProgress
-from wcdas.sweeps.result import again
-from wcdas.sweeps.threads import in_threads
-
-Train = Callable[[Config, RunFolder, Interrupt | None], None]
 
 
 def run_sweep(
@@ -35,15 +29,15 @@ def run_sweep(
     configs: Mapping[str, Config],
     dataset: Dataset,
     folder: SweepFolder,
-    train: Train,
+    train: Callable[[Config, RunFolder, Interrupt], None],
     *,
     parallel: int,
     device: str,
     workers: int,
     console: Console | None,
     notes: list[str],
-    loggers: Sequence[str] = ("tensorboard",),
-    report: bool = True,
+    loggers: Sequence[str],
+    report: bool,
 ) -> None:
     """Do the runs that are not finished, and keep the table up to date.
 
@@ -61,37 +55,40 @@ def run_sweep(
         loggers: who follows a run in a process of its own.
         report: whether such a process writes a page.
     """
-    of_run = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
-    epochs = {run: _epochs(config) for run, config in of_run.items()}
-    given = remembered(plan.recipe, plan.settings)
+    runs = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
+    epochs = {run: sum(stage.epochs for _, stage in planned(c.stages)) for run, c in runs.items()}
+    given = said(plan.recipe, plan.settings)
+    threads = max(1, torch.get_num_threads() // parallel)
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
-        announce(console, plan, dataset, folder, notes)
+        progress = SweepProgress(console, folder, epochs)
+        progress.announce(plan, dataset, notes)
         waiting = folder.unfinished(plan)
         folder.write(plan, dataset)
         folder.write_results(plan, failures)
-        progress = SweepProgress(console, folder, epochs)
 
         def begin(run: SweepRun) -> RunFolder:
+            """Write down what a run is, so that it can be gone on with; drop a torn beginning."""
             progress.started(run)
-            prepare(folder.run(run), of_run[run], dataset, given)
-            return folder.run(run)
+            own = folder.run(run)
+            if not own.exists:
+                shutil.rmtree(own.path, ignore_errors=True)
+                own.create(run_table(runs[run], find_method(run.method), dataset, given))
+            return own
+
+        def here(run: SweepRun, interrupt: Interrupt) -> None:
+            train(runs[run], begin(run), interrupt)
+
+        def apart(run: SweepRun, interrupt: Interrupt) -> None:
+            command = train_command(begin(run).path, device, workers, loggers, report)
+            in_process(command, threads, claim, interrupt)
 
         if parallel == 1:
-            work = one_by_one(waiting, lambda run: train(of_run[run], begin(run), None))
-        elif not in_processes(parallel, device, dataset):
-            work = in_threads(
-                waiting, parallel, lambda run, stop: train(of_run[run], begin(run), stop)
-            )
+            work = one_by_one(waiting, here)
+        elif in_processes(parallel, device, dataset):
+            work = side_by_side(waiting, parallel, apart)
         else:
-            threads = max(1, torch.get_num_threads() // parallel)
-            work = side_by_side(
-                waiting,
-                parallel,
-                lambda run: train_command(begin(run).path, device, workers, loggers, report),
-                threads,
-                claim,
-            )
+            work = side_by_side(waiting, parallel, on_own_stream(here))
         try:
             with progress, closing(work):
                 for run, reason in work:
@@ -108,16 +105,3 @@ def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
     """Whether the runs have processes of their own; a GPU that holds the data runs threads."""
     resident = not isinstance(dataset.train, StoredImages)
     return parallel > 1 and not (resident and choose_device(device).type == "cuda")
-
-
-def prepare(
-    folder: RunFolder, config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
-) -> None:
-    """Write down what a run is, so that it can be gone on with; a torn beginning is dropped."""
-    if not folder.exists:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        folder.create(run_table(config, dataset, given))
-
-
-def _epochs(config: Config) -> int:
-    return sum(stage.epochs for _, stage in planned(config.stages))

@@ -1,0 +1,1 @@
+"""The paper's tables: its numbers, the sweeps that measure the same cells, and a verdict each."""

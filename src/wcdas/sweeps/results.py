@@ -1,0 +1,138 @@
+"""What a sweep came to: mean and spread for each method, as numbers, text, Markdown and CSV."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from wcdas.evaluation.table import aligned, percent
+from wcdas.groups import GROUPS, IN_WORDS
+from wcdas.sweeps.plan import Plan, SweepRun
+
+# What is kept of a run's metrics; all else is in its metrics.json.
+METRICS = (*GROUPS, "top1", "top5", "balanced_accuracy", "macro_f1", "ece", "nll")
+FACTS = ("headline", "test_images", "never_predicted", *METRICS)
+
+Results = Mapping[str, Any]
+
+
+def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and the sample standard deviation where there are two values or more.
+
+    Example:
+        >>> mean_and_std([0.5, 0.75, 1.0]), mean_and_std([0.5])
+        ((0.75, 0.25), (0.5, None))
+    """
+    return fmean(values), stdev(values) if len(values) > 1 else None
+
+
+def summarise(
+    plan: Plan,
+    dataset: str,
+    metrics: Mapping[SweepRun, Mapping[str, Any]],
+    failures: Mapping[SweepRun, str],
+    warnings: Mapping[SweepRun, Sequence[str]],
+) -> dict[str, Any]:
+    """Return the contents of results.json: every run, and mean and spread for every method."""
+    runs: dict[str, Any] = {}
+    finished: dict[str, list[Mapping[str, Any]]] = {method: [] for method in plan.methods}
+    for run in plan.runs:
+        facts: dict[str, Any] = {"method": run.method, "seed": run.seed, "state": "unfinished"}
+        if run in metrics:
+            kept = {key: metrics[run][key] for key in FACTS}
+            facts |= {"state": "finished", "metrics": kept}
+            finished[run.method].append(metrics[run])
+        elif run in failures:
+            facts |= {"state": "failed", "reason": failures[run]}
+        runs[run.name] = facts | {"warnings": list(warnings.get(run, []))}
+    return {
+        "dataset": dataset,
+        "seeds": plan.seeds,
+        "headline": next((m["headline"] for m in metrics.values()), None),
+        "methods": {method: _over_seeds(found) for method, found in finished.items()},
+        "runs": runs,
+    }
+
+
+def _over_seeds(finished: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    summary: dict[str, Any] = {"finished": len(finished)}
+    for key in METRICS:
+        values = [metrics[key] for metrics in finished if metrics[key] is not None]
+        mean, std = mean_and_std(values) if values else (None, None)
+        summary[key] = {"mean": mean, "std": std}
+    return summary
+
+
+def as_text(results: Results) -> str:
+    return "\n".join([_title(results), aligned(_rows(results)), *_remarks(results)])
+
+
+def as_markdown(results: Results) -> str:
+    first, *others = [f"| {' | '.join(row)} |" for row in _rows(results)]
+    rule = f"| --- |{' ---: |' * (len(GROUPS) + 2)}"
+    remarks = [f"- {line}" for line in _remarks(results)]
+    table = "\n".join([_title(results), "", first, rule, *others])
+    return "\n".join([f"{table}\n", *remarks]) if remarks else table
+
+
+def as_csv(results: Results) -> str:
+    """Return numbers in percent; the cells of a group without classes are empty."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    cells = {
+        f"{name}_{part}": (key, part)
+        for name, key in _columns(results).items()
+        for part in ("mean", "std")
+    }
+    writer.writerow(["method", "seeds", "finished", *cells, "failed"])
+    for method, summary in results["methods"].items():
+        values = [summary[key][part] for key, part in cells.values()]
+        numbers = ["" if value is None else f"{100 * value:.4f}" for value in values]
+        failed = "; ".join(_failed(results, method))
+        writer.writerow([method, results["seeds"], summary["finished"], *numbers, failed])
+    return file.getvalue().rstrip("\n")
+
+
+def _title(results: Results) -> str:
+    spread = "; mean ± std over seeds" if results["seeds"] > 1 else ""
+    return f"{results['dataset']}: accuracy in % by training images, last epoch{spread}"
+
+
+def _columns(results: Results) -> dict[str, str]:
+    """Return the columns and their metrics; "all" is the headline, as in a run's own table."""
+    return {group: group for group in GROUPS} | {"all": results["headline"] or "top1"}
+
+
+def _rows(results: Results) -> list[list[str]]:
+    seeds, columns = results["seeds"], _columns(results)
+    everything = "all (balanced)" if columns["all"] == "balanced_accuracy" else "all"
+    rows = [["method", "seeds", *IN_WORDS.values(), everything]]
+    for method, summary in results["methods"].items():
+        done = summary["finished"]
+        count = str(done) if done == seeds else f"{done} of {seeds}"
+        rows.append([method, count, *(_cell(**summary[key]) for key in columns.values())])
+    return rows
+
+
+def _cell(mean: float | None, std: float | None) -> str:
+    return percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}"
+
+
+def _failed(results: Results, *methods: str) -> list[str]:
+    """Return why runs failed, of these methods."""
+    return [
+        f"{name} failed: {run['reason']}"
+        for name, run in results["runs"].items()
+        if run["state"] == "failed" and run["method"] in methods
+    ]
+
+
+def _remarks(results: Results) -> list[str]:
+    """Return what is said below a table: the runs that failed, and those with warnings."""
+    warned = [
+        f"{name}, warning: {text}"
+        for name, run in results["runs"].items()
+        for text in run["warnings"]
+    ]
+    return [*_failed(results, *results["methods"]), *warned]
