@@ -116,14 +116,14 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, settings):
 
 
 def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypatch):
-    from wcdas.data import files
-    from wcdas.data.decode import Header
+    from wcdas.data import dataset
+    from wcdas.data.images import Header
 
     folder = pictures(tmp_path / "x", china=6, flower=6)
     picture = folder / "china" / "0.jpg"
     picture.write_bytes(picture.read_bytes()[:400])
     # As if the file had been damaged after it was checked.
-    monkeypatch.setattr(files, "check_image", lambda path, name: Header(40, 40, False))
+    monkeypatch.setattr(dataset, "check_image", lambda path, name: Header(40, 40, False))
     monkeypatch.setattr("wcdas.run.build.channel_statistics", lambda *a: ([0.5] * 3, [0.2] * 3))
     with pytest.raises(InputError, match=r"0\.jpg cannot be read"):
         wcdas.train(

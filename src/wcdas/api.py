@@ -16,7 +16,7 @@ from torch import Tensor
 from wcdas.data import HuggingFace, list_datasets
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.description import describe, duplicates
-from wcdas.data.opening import open_data
+from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table

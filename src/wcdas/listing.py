@@ -5,14 +5,6 @@ from collections.abc import Callable
 
 from wcdas.errors import unknown
 
-DATASETS = {
-    "digits-lt": "handwritten digits, 10 classes of 120 to 2 images; comes with the package",
-    "cifar10-lt": "10 classes; the official archive or Parquet; data.imbalance, data.profile",
-    "cifar100-lt": "100 classes; the official archive or Parquet; data.imbalance, data.profile",
-    "imagenet-lt": "1,000 classes; the public list files over an image root, data.root",
-    "inat2018": "8,142 classes; the public list files or JSON over an image root, data.root",
-}
-
 
 def listing(kind: str, width: int | None = None) -> list[str]:
     """The names of a kind, with what each is: a line each, or wrapped at a width."""
@@ -61,6 +53,12 @@ def _losses() -> dict[str, str]:
     return {name: _first_line(loss) for name, loss in LOSSES.items()}
 
 
+def _datasets() -> dict[str, str]:
+    from wcdas.data.sources import NAMED
+
+    return {name: dataset.summary for name, dataset in NAMED.items()}
+
+
 def _backbones() -> dict[str, str]:
     from wcdas.backbones import list_backbones
 
@@ -101,7 +99,7 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "methods": _methods,
     "heads": _heads,
     "losses": _losses,
-    "datasets": lambda: DATASETS,
+    "datasets": _datasets,
     "backbones": _backbones,
     "necks": _necks,
     "recipes": _recipes,

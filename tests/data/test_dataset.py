@@ -4,6 +4,7 @@ from PIL import Image
 
 from wcdas.data import ArrayImages, FeatureVectors, FileImages, list_datasets, open_dataset
 from wcdas.data.dataset import BytesImages, StoredImages, fingerprint
+from wcdas.data.description import summary
 from wcdas.errors import InputError
 
 LABELS = torch.tensor([0, 1, 1])
@@ -106,3 +107,17 @@ def test_counts_include_classes_without_samples():
     assert data.class_counts.dtype == torch.int64
     assert data.class_counts.shape == data.test_counts.shape == (10,)
     assert int(data.class_counts.sum()) == len(data.train)
+
+
+def test_summary_of_a_tail():
+    counts = torch.tensor([10, 400, 50, 40])
+    found = summary(counts)
+    n = counts.double()
+    gini = (n[:, None] - n).abs().mean() / (2 * n.mean())
+    assert found.gini == pytest.approx(float(gini))
+    assert (found.images, found.classes, found.largest, found.smallest) == (500, 4, 400, 10)
+    assert (found.imbalance, found.many, found.medium, found.few) == (40, 1, 2, 1)
+
+
+def test_gini_of_equal_classes_is_zero():
+    assert summary(torch.tensor([7, 7, 7])).gini == 0

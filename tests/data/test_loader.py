@@ -12,8 +12,8 @@ from torchvision.transforms.v2 import functional as tv
 from wcdas import rng
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, FileImages
+from wcdas.data.images import evaluation_square, resized_crop_boxes, to_pixels
 from wcdas.data.loader import EvalLoader, TrainLoader, channel_statistics
-from wcdas.data.resize import evaluation_square, resized_crop_boxes, to_pixels
 from wcdas.data.samplers import create_sampler
 from wcdas.errors import InputError
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from wcdas.backbones import WeightsUnavailable
-from wcdas.data.assemble import assemble
 from wcdas.data.dataset import ArrayImages
+from wcdas.data.sources.assembly import assemble
 from wcdas.run import automatic as module
 from wcdas.run.automatic import FINE_TUNING, automatic
 from wcdas.run.recipes import resolve

@@ -10,7 +10,7 @@ from rich.console import Console
 import wcdas
 from wcdas.api import _configure
 from wcdas.data.dataset import Dataset
-from wcdas.run.holdout import holdout
+from wcdas.data.split import holdout
 
 
 def told(data: Path, out: Path, **settings: object) -> list[str]:

@@ -1,8 +1,7 @@
-"""What a dataset is: two splits, the names of the classes, and facts worth recording.
+"""A dataset is two splits, the names of the classes, and facts worth recording.
 
-A split holds its images as one tensor (`ArrayImages`), as pictures decoded one at a time when
-asked for (`StoredImages`: files or encoded bytes), or no images at all but features
-(`FeatureVectors`).
+A split holds its images as one tensor (`ArrayImages`), as images decoded one at a time when asked
+for (`StoredImages`: files or encoded bytes), or no images at all but features (`FeatureVectors`).
 """
 
 import hashlib
@@ -10,62 +9,67 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from wcdas.data.decode import Encoded, open_image
+from wcdas.data.images import Encoded, Header, check_image, open_image
 
 
 class Split:
-    """Samples and their labels, int64 (N,) on the CPU; `noun` is what a user calls them."""
+    """Images and their labels, int64 (N,) on the CPU; `noun` is what a user calls them."""
 
     noun: ClassVar[str] = "images"
+    held: ClassVar[str]  # the name of the field with a value for each image
     labels: Tensor
+    prefix: str
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def name(self, index: int) -> str:
-        """What a report calls the sample."""
-        raise NotImplementedError
+        """What a report calls the image."""
+        return f"{self.prefix}/{index}"
 
     def contents(self) -> Iterator[Encoded]:
         """What the fingerprint is taken over, beside the labels."""
-        raise NotImplementedError
+        values: Tensor = getattr(self, self.held)
+        yield repr(tuple(values.shape)).encode()
+        yield values.contiguous().numpy().data
 
-    def subset(self, indices: Tensor) -> "Split":
-        """Some of the samples, in the order given."""
-        raise NotImplementedError
+    def content(self, index: int) -> Encoded:
+        """The bytes of one image."""
+        values: Tensor = getattr(self, self.held)
+        return values[index].numpy().tobytes()
 
-    def joined(self, other: Self) -> "Split":
-        """These samples, then those of another split of the same kind."""
-        raise NotImplementedError
+    def subset(self, indices: Tensor) -> Self:
+        """Some of the images, in the order given."""
+        values = getattr(self, self.held)
+        if not isinstance(values, Tensor):
+            return self._with([values[i] for i in indices.tolist()], self.labels[indices])
+        return self._with(values[indices], self.labels[indices])
+
+    def joined(self, other: Self) -> Self:
+        """These images, then those of another split of the same kind."""
+        first, second = getattr(self, self.held), getattr(other, self.held)
+        both = torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
+        return self._with(both, torch.cat([self.labels, other.labels]))
+
+    def _with(self, values: Any, labels: Tensor) -> Self:
+        changed: Self = replace(cast(Any, self), **{self.held: values, "labels": labels})
+        return changed
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages(Split):
     """Images of one size in one tensor: uint8 (N, C, H, W) on the CPU."""
 
+    held: ClassVar[str] = "pixels"
     pixels: Tensor
     labels: Tensor
     prefix: str
-
-    def name(self, index: int) -> str:
-        return f"{self.prefix}/{index}"
-
-    def contents(self) -> Iterator[Encoded]:
-        yield repr(tuple(self.pixels.shape)).encode()
-        yield self.pixels.contiguous().numpy().data
-
-    def subset(self, indices: Tensor) -> "ArrayImages":
-        return replace(self, pixels=self.pixels[indices], labels=self.labels[indices])
-
-    def joined(self, other: Self) -> "ArrayImages":
-        pixels = torch.cat([self.pixels, other.pixels])
-        return replace(self, pixels=pixels, labels=torch.cat([self.labels, other.labels]))
 
 
 class StoredImages(Split):
@@ -77,11 +81,16 @@ class StoredImages(Split):
         """The image upright, in mode L (one channel) or RGB (three)."""
         raise NotImplementedError
 
+    def check(self, index: int) -> Header:
+        """The header of an image that was decoded once; an InputError says why it cannot be."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class FileImages(StoredImages):
     """Image files, named by their paths relative to a root."""
 
+    held: ClassVar[str] = "paths"
     root: Path
     paths: list[str]
     labels: Tensor
@@ -93,44 +102,38 @@ class FileImages(StoredImages):
     def load(self, index: int) -> Image.Image:
         return open_image(self.root / self.paths[index], self.channels)
 
+    def check(self, index: int) -> Header:
+        return check_image(self.root / self.paths[index], self.paths[index])
+
     def contents(self) -> Iterator[Encoded]:
         for path in self.paths:
             yield os.fsencode(f"{path}\0{(self.root / path).stat().st_size}")
 
-    def subset(self, indices: Tensor) -> "FileImages":
-        paths = [self.paths[i] for i in indices.tolist()]
-        return replace(self, paths=paths, labels=self.labels[indices])
-
-    def joined(self, other: Self) -> "FileImages":
-        labels = torch.cat([self.labels, other.labels])
-        return replace(self, paths=[*self.paths, *other.paths], labels=labels)
+    def content(self, index: int) -> Encoded:
+        return (self.root / self.paths[index]).read_bytes()
 
 
 @dataclass(frozen=True, eq=False)
 class BytesImages(StoredImages):
     """Encoded images (JPEG, PNG, …) as Parquet and Arrow files store them."""
 
+    held: ClassVar[str] = "encoded"
     encoded: list[Encoded]
     labels: Tensor
     channels: int
     prefix: str
 
-    def name(self, index: int) -> str:
-        return f"{self.prefix}/{index}"
-
     def load(self, index: int) -> Image.Image:
         return open_image(self.encoded[index], self.channels, name=self.name(index))
+
+    def check(self, index: int) -> Header:
+        return check_image(self.encoded[index], self.name(index))
 
     def contents(self) -> Iterator[Encoded]:
         yield from self.encoded
 
-    def subset(self, indices: Tensor) -> "BytesImages":
-        encoded = [self.encoded[i] for i in indices.tolist()]
-        return replace(self, encoded=encoded, labels=self.labels[indices])
-
-    def joined(self, other: Self) -> "BytesImages":
-        labels = torch.cat([self.labels, other.labels])
-        return replace(self, encoded=[*self.encoded, *other.encoded], labels=labels)
+    def content(self, index: int) -> Encoded:
+        return self.encoded[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,23 +141,10 @@ class FeatureVectors(Split):
     """Precomputed features: float32 (N, d) on the CPU."""
 
     noun: ClassVar[str] = "samples"
+    held: ClassVar[str] = "vectors"
     vectors: Tensor
     labels: Tensor
     prefix: str
-
-    def name(self, index: int) -> str:
-        return f"{self.prefix}/{index}"
-
-    def contents(self) -> Iterator[Encoded]:
-        yield repr(tuple(self.vectors.shape)).encode()
-        yield self.vectors.contiguous().numpy().data
-
-    def subset(self, indices: Tensor) -> "FeatureVectors":
-        return replace(self, vectors=self.vectors[indices], labels=self.labels[indices])
-
-    def joined(self, other: Self) -> "FeatureVectors":
-        vectors = torch.cat([self.vectors, other.vectors])
-        return replace(self, vectors=vectors, labels=torch.cat([self.labels, other.labels]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,53 @@
-"""A dataset in a few lines: its tail, its warnings, images that are in both splits."""
+"""A dataset in a few numbers and lines: its tail, its warnings, images that are in both splits."""
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from wcdas.data.dataset import ArrayImages, BytesImages, Dataset, FeatureVectors, FileImages, Split
-from wcdas.data.decode import Encoded
-from wcdas.data.profile import summary
-from wcdas.data.verify import skipped_warning
+import torch
+from torch import Tensor
+
+from wcdas.data.dataset import Dataset, Split
+from wcdas.data.sources.assembly import skipped_warning
+from wcdas.groups import group_sizes
 
 SHOWN = 5
+
+
+@dataclass(frozen=True)
+class LongTailSummary:
+    """A long tail in numbers: `many`, `medium` and `few` count classes, `gini` is 0 if balanced."""
+
+    images: int
+    classes: int
+    largest: int
+    smallest: int
+    imbalance: float
+    gini: float
+    many: int
+    medium: int
+    few: int
+
+
+def summary(class_counts: Tensor) -> LongTailSummary:
+    """The long tail of a training set in a few numbers.
+
+    >>> summary(torch.tensor([300, 50, 10])).imbalance
+    30.0
+    """
+    n = class_counts.sort().values.double()
+    rank = torch.arange(1, len(n) + 1, dtype=torch.float64)
+    # Mean absolute difference of two classes over twice their mean, from the sorted counts.
+    gini = ((2 * rank - len(n) - 1) * n).sum() / (len(n) * n.sum())
+    return LongTailSummary(
+        images=int(n.sum()),
+        classes=len(n),
+        largest=int(n[-1]),
+        smallest=int(n[0]),
+        imbalance=float(n[-1] / n[0]),
+        gini=float(gini),
+        **group_sizes(class_counts),
+    )
 
 
 def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
@@ -46,14 +85,4 @@ def duplicates(dataset: Dataset) -> Iterator[str]:
 
 def _digests(split: Split) -> Iterator[bytes]:
     for i in range(len(split)):
-        content: Encoded
-        if isinstance(split, ArrayImages):
-            content = split.pixels[i].numpy().tobytes()
-        elif isinstance(split, FeatureVectors):
-            content = split.vectors[i].numpy().tobytes()
-        elif isinstance(split, BytesImages):
-            content = split.encoded[i]
-        else:
-            assert isinstance(split, FileImages)
-            content = (split.root / split.paths[i]).read_bytes()
-        yield hashlib.sha256(content).digest()
+        yield hashlib.sha256(split.content(i)).digest()

@@ -10,8 +10,8 @@ from torch import Tensor
 from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
+from wcdas.data.inputs import DecodedImages, Draw, open_source, read
 from wcdas.data.samplers import rank_slice, whole_batches
-from wcdas.data.sources import DecodedImages, Draw, open_source, read
 from wcdas.errors import InputError
 
 AUGMENT, CROP = 0, 1  # what the key of an epoch is used for

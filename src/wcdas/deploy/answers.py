@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.data.decode import open_image
+from wcdas.data.images import open_image
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
 from wcdas.groups import group_names

@@ -8,7 +8,7 @@ import torch
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from wcdas.data.profile import summary
+from wcdas.data.description import summary
 from wcdas.deploy.model import Model
 from wcdas.evaluation.table import percent
 from wcdas.groups import IN_WORDS

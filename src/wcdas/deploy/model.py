@@ -9,8 +9,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from wcdas.data.decode import MAX_PIXELS, as_mode, open_image
-from wcdas.data.resize import CENTRE_CROP_FROM, evaluation_square, to_pixels
+from wcdas.data.images import (
+    CENTRE_CROP_FROM,
+    MAX_PIXELS,
+    as_mode,
+    evaluation_square,
+    open_image,
+    to_pixels,
+)
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from wcdas.data.classes import natural
-from wcdas.data.decode import extensions
+from wcdas.data.images import extensions
 from wcdas.deploy.answers import DIGITS, Answer, Answerer, check_wanted
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.output import check_file

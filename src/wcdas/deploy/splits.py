@@ -12,7 +12,7 @@ from torch import Tensor
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.loader import EvalLoader
-from wcdas.data.opening import open_data
+from wcdas.data.sources import open_data
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
 from wcdas.run.folder import RunFolder

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wcdas.backbones import BACKBONES
-from wcdas.data.hugging_face import IN_MEMORY
+from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.groups import GROUPS
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from wcdas.data.profile import LongTailSummary, summary
+from wcdas.data.description import LongTailSummary, summary
 from wcdas.errors import InputError
 from wcdas.files import write_synced
 from wcdas.groups import group_names

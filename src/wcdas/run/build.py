@@ -14,6 +14,7 @@ from wcdas.backbones.resnet32 import ResNet32
 from wcdas.backbones.resnet32_gpu.network import fuse
 from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
+from wcdas.data.split import holdout
 from wcdas.errors import InputError, WorkError, explained
 from wcdas.heads import Head, create_head
 from wcdas.methods.classifier import Classifier
@@ -22,7 +23,6 @@ from wcdas.processes import Ranks
 from wcdas.rng import seeded, stream
 from wcdas.run.checks import check_stages
 from wcdas.run.folder import RunFolder
-from wcdas.run.holdout import holdout
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
 

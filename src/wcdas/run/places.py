@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.data import HuggingFace, in_memory
-from wcdas.data.hugging_face import IN_MEMORY
+from wcdas.data.sources.hugging_face import IN_MEMORY
 
 Table = dict[str, Any]
 

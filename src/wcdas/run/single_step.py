@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from wcdas.data.dataset import Dataset
+from wcdas.data.split import held_out_counts
 from wcdas.groups import FEW
-from wcdas.run.holdout import held_out_counts
 from wcdas.run.spec import Config
 
 

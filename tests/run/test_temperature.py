@@ -1,36 +1,12 @@
-"""Training images kept out of every stage."""
+"""The temperature of a model, fitted on training images kept out of every stage."""
 
 import json
 
 import numpy as np
 import pytest
-import torch
 
 import wcdas
-from wcdas.run.holdout import holdout
 from wcdas.run.model_file import load_model
-
-COUNTS = torch.tensor([200, 100, 41, 20, 19, 3])
-LABELS = torch.arange(6).repeat_interleave(COUNTS)[torch.randperm(383)]
-
-
-def test_a_fraction_of_each_class_but_the_few():
-    kept, held = holdout(LABELS, 6, 0.1, key=3)
-    assert torch.bincount(LABELS[held], minlength=6).tolist() == [20, 10, 4, 2, 0, 0]
-    assert torch.cat([kept, held]).sort().values.equal(torch.arange(383))
-    assert kept.equal(kept.sort().values)
-
-
-def test_by_its_key():
-    held = [holdout(LABELS, 6, 0.1, key)[1] for key in (3, 3, 4)]
-    assert held[0].equal(held[1])
-    assert not held[0].equal(held[2])
-
-
-def test_none():
-    kept, held = holdout(LABELS, 6, 0.0, key=3)
-    assert len(held) == 0
-    assert kept.equal(torch.arange(383))
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.0])

@@ -14,16 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wcdas.data.assemble import assemble, stratified_split
 from wcdas.data.classes import encode_labels, read_class_names
 from wcdas.data.dataset import Dataset, FeatureVectors
-from wcdas.data.parquet import (
-    label_column,
-    parquet_class_names,
-    read_columns,
-    read_labels,
-    read_schema,
-)
+from wcdas.data.sources.assembly import assemble
+from wcdas.data.sources.options import Options
+from wcdas.data.sources.parquet import parquet_class_names, read_columns, read_schema
+from wcdas.data.sources.tables import image_column, label_column, read_labels
+from wcdas.data.split import stratified_split
 from wcdas.errors import InputError
 
 VECTOR_COLUMNS = ("features", "feature", "vector", "embedding", "embeddings")
@@ -42,7 +39,15 @@ def vector_column(schema: pa.Schema) -> str | None:
     return next((name for name in VECTOR_COLUMNS if name in vectors), next(iter(vectors), None))
 
 
-def open_parquet_features(file: Path, *, classes: Path | None = None, seed: int = 0) -> Dataset:
+def holds_features(path: Path) -> bool:
+    """Whether a path is a Parquet file with vectors and without images."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    schema = read_schema(path)
+    return image_column(schema) is None and vector_column(schema) is not None
+
+
+def open_parquet_features(file: Path, options: Options) -> Dataset:
     """Features from a Parquet file."""
     schema = read_schema(file)
     label, vector = label_column(schema, file), vector_column(schema)
@@ -51,17 +56,16 @@ def open_parquet_features(file: Path, *, classes: Path | None = None, seed: int 
     columns = [vector, label] + (["split"] if "split" in schema.names else [])
     table = read_columns(file, columns)
     values = read_labels(table[label], file)
-    labels, class_names = encode_labels(values, parquet_class_names(file, classes), str(file))
+    names = parquet_class_names(file, options.classes)
+    labels, class_names = encode_labels(values, names, str(file))
     in_test = _in_test(table["split"].to_pylist(), file) if "split" in columns else None
-    return _dataset(file, _stacked(table[vector], file), labels, class_names, in_test, seed)
+    return _dataset(file, _stacked(table[vector], file), labels, class_names, in_test, options)
 
 
-def open_numpy_features(
-    file: Path, *, labels: Path | None = None, classes: Path | None = None, seed: int = 0
-) -> Dataset:
+def open_numpy_features(file: Path, options: Options) -> Dataset:
     """Features from a `.npy` file."""
     beside = [file.with_name(f"{file.stem}{end}") for end in ("_labels.npy", ".labels.npy")]
-    label_file = labels or next((path for path in beside if path.is_file()), None)
+    label_file = options.labels or next((path for path in beside if path.is_file()), None)
     if label_file is None:
         raise InputError(
             f"{file} has no labels; expected them in {beside[0].name} beside it, or in the file "
@@ -75,11 +79,10 @@ def open_numpy_features(
             f"{label_file} is {values.dtype} {values.shape}; expected ({len(vectors)},) integers "
             "or names"
         )
-    names = read_class_names(classes) if classes else None
+    names = read_class_names(options.classes) if options.classes else None
     encoded, class_names = encode_labels(values.tolist(), names, str(label_file))
-    return _dataset(
-        file, torch.from_numpy(vectors.astype(np.float32)), encoded, class_names, None, seed
-    )
+    stacked = torch.from_numpy(vectors.astype(np.float32))
+    return _dataset(file, stacked, encoded, class_names, None, options)
 
 
 def _dataset(
@@ -88,7 +91,7 @@ def _dataset(
     labels: Tensor,
     class_names: list[str],
     in_test: Tensor | None,
-    seed: int,
+    options: Options,
 ) -> Dataset:
     wrong = (~vectors.isfinite()).any(dim=1).nonzero().flatten().tolist()
     if wrong:
@@ -98,8 +101,8 @@ def _dataset(
         )
     description: dict[str, Any] = {"source": "features"}
     if in_test is None:
-        train, test = stratified_split(labels, seed)
-        description["split_seed"] = seed
+        train, test = stratified_split(labels, options.seed)
+        description["split_seed"] = options.seed
     else:
         train, test = (~in_test).nonzero().flatten(), in_test.nonzero().flatten()
     return assemble(

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from wcdas.data import FileImages, open_dataset
-from wcdas.data.assemble import stratified_split
+from wcdas.data.split import stratified_split
 from wcdas.errors import InputError
 
 

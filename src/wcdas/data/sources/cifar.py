@@ -1,26 +1,102 @@
-"""The official CIFAR archives in their binary version, read with NumPy and never unpickled.
+"""`cifar10-lt` and `cifar100-lt`: the canonical long-tailed subsets of the official images.
 
-A record is one label byte (CIFAR-100: coarse, then fine) and 3072 bytes of pixels, channel by
-channel. torchvision downloads and verifies; the archive is read without being unpacked.
+Looked for under the root, in this order: the official binary archive or the folder it unpacks to;
+Parquet files (`cifar100/train.parquet`, `test.parquet`), either all official images in their order
+or a long-tailed set in canonical order, of which the first n_c of each class are kept. The archive
+is downloaded if nothing is there; it is read with NumPy, without being unpacked or unpickled.
 """
 
+import hashlib
+import math
 import os
 import socket
 import tarfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torchvision.datasets.utils import check_md5, download_url
 
-from wcdas.data.dataset import ArrayImages
+from wcdas.data.dataset import ArrayImages, BytesImages, Dataset
+from wcdas.data.sources.assembly import assemble, decoded
+from wcdas.data.sources.options import Options
+from wcdas.data.sources.parquet import parquet_class_names, read_images, split_files
+from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
 from wcdas.errors import InputError
 
+IMBALANCE = 100.0
 PIXELS = 3 * 32 * 32
 TIMEOUT = 30.0
+
+
+def open_cifar(name: str, options: Options) -> Dataset:
+    """`name` is cifar10-lt or cifar100-lt."""
+    archive, root = ARCHIVES[name], options.data_root
+    place, folder = archive.find(root), root / name.removesuffix("-lt")
+    if place is None and folder.is_dir() and any(folder.glob("**/*.parquet")):
+        place, found = folder, _read_parquet(folder)
+    else:
+        place = place or download(archive, root)
+        found = _read_binary(archive, place)
+    imbalance = IMBALANCE if options.imbalance is None else options.imbalance
+    labels, profile = found.train.labels, options.profile
+    counts = _counts(labels, len(found.class_names), imbalance, profile, place)
+    chosen = (canonical_indices if found.complete else first_indices)(labels, counts)
+    train, test = (
+        split if isinstance(split, ArrayImages) else decoded(split)
+        for split in (found.train.subset(chosen), found.test)
+    )
+    indices = chosen.numpy().astype("<i8").tobytes()
+    return assemble(
+        name,
+        found.class_names,
+        train,
+        test,
+        input_size=train.pixels.shape[-1],
+        channels=3,
+        description={
+            "source": str(place),
+            "imbalance": imbalance,
+            "profile": profile,
+            "indices_sha256": hashlib.sha256(indices).hexdigest(),
+        },
+    )
+
+
+def _counts(
+    labels: Tensor, num_classes: int, imbalance: float, profile: str, place: Path
+) -> list[int]:
+    """Images per class, refused where the source holds fewer."""
+    available = labels.bincount(minlength=num_classes).tolist()
+    n_max = max(available)
+    counts = long_tail_counts(n_max, num_classes, imbalance, profile)
+    for c, (needed, held) in enumerate(zip(counts, available, strict=True)):
+        if needed > held:
+            raise InputError(
+                f"data.imbalance {imbalance:g} with profile {profile!r} needs {needed} images of "
+                f"class {c}, but {place} holds {held}; it serves {_servable(available)}. "
+                "The official binary archive serves every one"
+            )
+    return counts
+
+
+def _servable(available: list[int]) -> str:
+    """The smallest imbalance factor with enough images, in words."""
+    last, n_max = len(available) - 1, max(available)
+    # int(n_max · IF^(−c/last)) ≤ a_c  ⇔  IF > (n_max / (a_c + 1))^(last/c)
+    bounds = [(n_max / (held + 1)) ** (last / c) for c, held in enumerate(available) if c]
+    smallest = max(math.floor(max(bounds)), 1)
+    while smallest <= n_max:
+        counts = long_tail_counts(n_max, len(available), smallest)
+        if all(needed <= held for needed, held in zip(counts, available, strict=True)):
+            return f"profile 'exp' from imbalance {smallest} upwards"
+        smallest += 1
+    return "no long-tailed subset"
 
 
 @dataclass(frozen=True)
@@ -51,7 +127,7 @@ class Archive:
 
 
 ARCHIVES = {
-    "cifar10": Archive(
+    "cifar10-lt": Archive(
         url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         md5="c32a1d4ab5d03f1284b67883e8d87530",
         folder="cifar-10-batches-bin",
@@ -60,7 +136,7 @@ ARCHIVES = {
         class_names="batches.meta.txt",
         label_bytes=1,
     ),
-    "cifar100": Archive(
+    "cifar100-lt": Archive(
         url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         md5="03b5dce01913d631647c71ecec9e9cb8",
         folder="cifar-100-binary",
@@ -72,17 +148,31 @@ ARCHIVES = {
 }
 
 
-@dataclass(frozen=True)
-class Official:
-    """All official images of an archive, in their order."""
+class Official(NamedTuple):
+    """The images of a source in their order; `complete` where none of the official is left out."""
 
     class_names: list[str]
-    train: ArrayImages
-    test: ArrayImages
+    train: ArrayImages | BytesImages
+    test: ArrayImages | BytesImages
+    complete: bool
 
 
-def read_binary(archive: Archive, place: Path) -> Official:
-    """The images of an archive, or of the folder it unpacks to."""
+def _read_parquet(folder: Path) -> Official:
+    train_files, test_files = split_files(folder)
+    if not test_files:
+        raise InputError(f"{folder} has no test set; expected test.parquet beside train.parquet")
+    class_names = parquet_class_names(train_files[0], None)
+    train, class_names = read_images(train_files, class_names, "train")
+    test, _ = read_images(test_files, class_names, "test")
+    return Official(class_names, train, test, len(train.labels.bincount().unique()) == 1)
+
+
+def _read_binary(archive: Archive, place: Path) -> Official:
+    """The images of an archive, or of the folder it unpacks to.
+
+    A record is one label byte (CIFAR-100: coarse, then fine) and 3072 bytes of pixels, channel by
+    channel.
+    """
     names = [archive.class_names, *archive.train, *archive.test]
     files = _files_of_folder(place, names) if place.is_dir() else _members(archive, place, names)
     class_names = files[archive.class_names].decode().split()
@@ -95,7 +185,8 @@ def read_binary(archive: Archive, place: Path) -> Official:
         pixels = np.ascontiguousarray(records[:, archive.label_bytes :])
         return ArrayImages(torch.from_numpy(pixels).view(-1, 3, 32, 32), labels, prefix)
 
-    return Official(class_names, split(archive.train, "train"), split(archive.test, "test"))
+    train, test = split(archive.train, "train"), split(archive.test, "test")
+    return Official(class_names, train, test, complete=True)
 
 
 def download(archive: Archive, root: Path) -> Path:

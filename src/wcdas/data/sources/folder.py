@@ -1,6 +1,6 @@
 """A folder of class folders, with `train/` and `test/` (or `val/`) above them or without.
 
-Images lie anywhere below their class folder. Hidden files are ignored, files that are no pictures
+Images lie anywhere below their class folder. Hidden files are ignored, files that are no images
 by their extension are counted in a warning, and so are class folders without any image, which are
 dropped.
 """
@@ -9,46 +9,38 @@ import os
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from wcdas.data.classes import check_class_names, natural, read_class_names, some
-from wcdas.data.dataset import Dataset
-from wcdas.data.decode import extensions
-from wcdas.data.files import dataset_of_files
+from wcdas.data.dataset import Dataset, FileImages
+from wcdas.data.images import extensions
+from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.options import Options
 from wcdas.errors import InputError
 
 TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
-def open_folder(
-    folder: Path, *, classes: Path | None = None, skip_bad: bool = False, seed: int = 0
-) -> Dataset:
+def open_folder(folder: Path, options: Options) -> Dataset:
     """The images of a folder, by class."""
     train_folder, test_folder = split_folders(folder)
     train, others = scan(train_folder)
     test, more = scan(test_folder) if test_folder else ({}, 0)
-    class_names = _class_names(folder, train, test, classes)
+    class_names = _class_names(folder, train, test, options.classes)
     warnings = []
     if others + more:
         warnings.append(f"files that are not images, ignored ({others + more}) in {folder}")
     empty = [name for name in train if not train[name] and not test.get(name)]
     if empty:
         warnings.append(f"class folders without images, dropped ({len(empty)}): {some(empty)}")
-    number = {name: i for i, name in enumerate(class_names)}
-    return dataset_of_files(
+    description = {"source": "folder", "train": train_folder.name}
+    return dataset_of_images(
         str(folder),
-        folder,
         class_names,
-        _listed(train, number, folder),
-        _listed(test, number, folder) if test_folder else None,
-        skip_bad=skip_bad,
-        seed=seed,
-        description={
-            "source": "folder",
-            "train": train_folder.name,
-            **({"test": test_folder.name} if test_folder else {}),
-        },
-        warnings=warnings,
+        _images(train, class_names, folder),
+        _images(test, class_names, folder) if test_folder else None,
+        options,
+        description | ({"test": test_folder.name} if test_folder else {}),
+        warnings,
     )
 
 
@@ -111,15 +103,10 @@ def _class_names(
     return ordered
 
 
-def _listed(
-    images: dict[str, list[Path]], number: dict[str, int], root: Path
-) -> tuple[list[str], Tensor]:
-    paths, labels = [], []
-    for name in sorted(number, key=lambda name: number[name]):
-        for path in images.get(name, []):
-            paths.append(path.relative_to(root).as_posix())
-            labels.append(number[name])
-    return paths, torch.tensor(labels, dtype=torch.int64)
+def _images(images: dict[str, list[Path]], class_names: list[str], root: Path) -> FileImages:
+    listed = [(path, c) for c, name in enumerate(class_names) for path in images.get(name, [])]
+    paths = [path.relative_to(root).as_posix() for path, _ in listed]
+    return FileImages(root, paths, torch.tensor([c for _, c in listed], dtype=torch.int64), 3)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from wcdas.data.profile import canonical_indices, first_indices, long_tail_counts, summary
+from wcdas.data.split import canonical_indices, first_indices, holdout, long_tail_counts
 from wcdas.errors import InputError
 
 
@@ -74,15 +74,24 @@ def test_first_indices_follow_the_file():
     assert first_indices(labels, [2, 1]).tolist() == [1, 3, 0]
 
 
-def test_summary_of_a_tail():
-    counts = torch.tensor([10, 400, 50, 40])
-    found = summary(counts)
-    n = counts.double()
-    gini = (n[:, None] - n).abs().mean() / (2 * n.mean())
-    assert found.gini == pytest.approx(float(gini))
-    assert (found.images, found.classes, found.largest, found.smallest) == (500, 4, 400, 10)
-    assert (found.imbalance, found.many, found.medium, found.few) == (40, 1, 2, 1)
+COUNTS = torch.tensor([200, 100, 41, 20, 19, 3])
+LABELS = torch.arange(6).repeat_interleave(COUNTS)[torch.randperm(383)]
 
 
-def test_gini_of_equal_classes_is_zero():
-    assert summary(torch.tensor([7, 7, 7])).gini == 0
+def test_held_out_is_a_fraction_of_each_class_but_the_few():
+    kept, held = holdout(LABELS, 6, 0.1, key=3)
+    assert torch.bincount(LABELS[held], minlength=6).tolist() == [20, 10, 4, 2, 0, 0]
+    assert torch.cat([kept, held]).sort().values.equal(torch.arange(383))
+    assert kept.equal(kept.sort().values)
+
+
+def test_what_is_held_out_is_decided_by_its_key():
+    held = [holdout(LABELS, 6, 0.1, key)[1] for key in (3, 3, 4)]
+    assert held[0].equal(held[1])
+    assert not held[0].equal(held[2])
+
+
+def test_nothing_held_out():
+    kept, held = holdout(LABELS, 6, 0.0, key=3)
+    assert len(held) == 0
+    assert kept.equal(torch.arange(383))

@@ -13,7 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
-from wcdas.data import cifar_binary, open_dataset
+from wcdas.data import open_dataset
+from wcdas.data.sources import cifar
 from wcdas.errors import InputError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -27,7 +28,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 def official_files(name, per_class=12):
     """Files in the official layout, with a few images of each class in mixed order."""
-    archive = cifar_binary.ARCHIVES[name]
+    archive = cifar.ARCHIVES[f"{name}-lt"]
     classes = 10 if name == "cifar10" else 100
     generator = np.random.RandomState(3)
 
@@ -46,7 +47,7 @@ def official_files(name, per_class=12):
 
 
 def write_archive(root, name, files, monkeypatch, folder=None):
-    archive = cifar_binary.ARCHIVES[name]
+    archive = cifar.ARCHIVES[f"{name}-lt"]
     path = root / archive.file
     with tarfile.open(path, "w:gz") as tar:
         for file, data in files.items():
@@ -54,7 +55,7 @@ def write_archive(root, name, files, monkeypatch, folder=None):
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     md5 = hashlib.md5(path.read_bytes()).hexdigest()
-    monkeypatch.setitem(cifar_binary.ARCHIVES, name, replace(archive, md5=md5))
+    monkeypatch.setitem(cifar.ARCHIVES, f"{name}-lt", replace(archive, md5=md5))
     return path
 
 
@@ -64,7 +65,7 @@ def test_canonical_subset_of_the_binary_archive(tmp_path, monkeypatch, name):
     write_archive(tmp_path, name, files, monkeypatch)
     data = open_dataset(f"{name}-lt", root=tmp_path, imbalance=4)
 
-    offset = cifar_binary.ARCHIVES[name].label_bytes
+    offset = cifar.ARCHIVES[f"{name}-lt"].label_bytes
     labels, classes = train[:, offset - 1], len(data.class_names)
     np.random.seed(0)
     chosen = []
@@ -138,9 +139,9 @@ def server(tmp_path):
 
 
 def serve_from(url, name, monkeypatch):
-    archive = cifar_binary.ARCHIVES[name]
+    archive = cifar.ARCHIVES[f"{name}-lt"]
     changed = replace(archive, url=f"{url}/{archive.file}")
-    monkeypatch.setitem(cifar_binary.ARCHIVES, name, changed)
+    monkeypatch.setitem(cifar.ARCHIVES, f"{name}-lt", changed)
 
 
 def test_archive_is_downloaded_once(tmp_path, monkeypatch, server):

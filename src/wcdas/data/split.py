@@ -1,15 +1,15 @@
-"""Long tails: how many images each class keeps, which ones, and a summary in a few numbers."""
-
-from dataclasses import dataclass
+"""Which images a split keeps: a long tail, a test set, images held out of the training."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from wcdas import rng
 from wcdas.errors import InputError, unknown
-from wcdas.groups import group_sizes
+from wcdas.groups import FEW
 
 PROFILES = ("exp", "step")
+TEST_FRACTION = 0.2
 
 
 def long_tail_counts(
@@ -61,37 +61,40 @@ def first_indices(labels: Tensor, counts: list[int]) -> Tensor:
     return torch.cat([(labels == c).nonzero()[:count, 0] for c, count in enumerate(counts)])
 
 
-@dataclass(frozen=True)
-class LongTailSummary:
-    """A long tail in numbers: `many`, `medium` and `few` count classes, `gini` is 0 if balanced."""
+def stratified_split(labels: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Indices of the training and test images: 20 % of each class are for the test.
 
-    images: int
-    classes: int
-    largest: int
-    smallest: int
-    imbalance: float
-    gini: float
-    many: int
-    medium: int
-    few: int
-
-
-def summary(class_counts: Tensor) -> LongTailSummary:
-    """The long tail of a training set in a few numbers.
-
-    >>> summary(torch.tensor([300, 50, 10])).imbalance
-    30.0
+    Of two or more at least one is for the test and one for training; a single one is for training.
     """
-    n = class_counts.sort().values.double()
-    rank = torch.arange(1, len(n) + 1, dtype=torch.float64)
-    # Mean absolute difference of two classes over twice their mean, from the sorted counts.
-    gini = ((2 * rank - len(n) - 1) * n).sum() / (len(n) * n.sum())
-    return LongTailSummary(
-        images=int(n.sum()),
-        classes=len(n),
-        largest=int(n[-1]),
-        smallest=int(n[0]),
-        imbalance=float(n[-1] / n[0]),
-        gini=float(gini),
-        **group_sizes(class_counts),
-    )
+    generator = np.random.RandomState(seed % 2**32)
+    test = torch.zeros(len(labels), dtype=torch.bool)
+    by_class = np.argsort(labels.numpy(), kind="stable")
+    for of_class in np.split(by_class, labels.bincount().cumsum(0)[:-1].numpy()):
+        generator.shuffle(of_class)
+        n = len(of_class)
+        test[of_class[: max(min(max(round(TEST_FRACTION * n), 1), n - 1), 0)]] = True
+    return (~test).nonzero().flatten(), test.nonzero().flatten()
+
+
+def holdout(
+    labels: Tensor, num_classes: int, fraction: float, key: int, smallest: int = FEW
+) -> tuple[Tensor, Tensor]:
+    """Indices of the training images to keep, and to hold out for a temperature or a choice.
+
+    Held out are `fraction` of each class, but at least one image, of classes with `smallest` or
+    more.
+    """
+    counts = torch.bincount(labels, minlength=num_classes)
+    wanted = held_out_counts(counts, fraction, smallest)
+    shuffled = rng.permutation(key, len(labels))
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    ordinal = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_class]]
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    held[by_class[ordinal < wanted[labels[by_class]]]] = True
+    return (~held).nonzero().flatten(), held.nonzero().flatten()
+
+
+def held_out_counts(counts: Tensor, fraction: float, smallest: int = FEW) -> Tensor:
+    """How many images of each class are held out, from how many it has."""
+    wanted = (fraction * counts).long().clamp(min=1 if fraction else 0)
+    return torch.where(counts >= smallest, wanted, 0)

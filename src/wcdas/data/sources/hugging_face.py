@@ -6,7 +6,7 @@ library; paths stored in it are never opened. Those of an object are: its maker 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,16 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wcdas.data.classes import encode_labels, read_class_names
-from wcdas.data.dataset import Dataset
-from wcdas.data.files import dataset_of_files
-from wcdas.data.parquet import (
+from wcdas.data.dataset import Dataset, FileImages
+from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.options import Options
+from wcdas.data.sources.tables import (
     columns_of,
+    dataset_of_bytes,
     images_of,
     read_labels,
     split_names,
     stored_class_names,
 )
-from wcdas.data.parquet_images import dataset_of_bytes
 from wcdas.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,52 +56,45 @@ def is_saved(path: Path) -> bool:
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
-def open_in_memory(
-    data: HuggingFace, name: str, *, classes: Path | None, skip_bad: bool, seed: int
-) -> Dataset:
+def open_in_memory(data: HuggingFace, options: Options) -> Dataset:
     """The images of a `Dataset`, or of the splits of a `DatasetDict`."""
+    name = in_memory(data) or ""
     splits = dict(data) if isinstance(data, Mapping) else {"": data}
     tables = {split: _rows(part, f"{name} {split}".strip()) for split, part in splits.items()}
-    return _open(tables, name, classes, skip_bad, seed, paths=True)
+    return _open(tables, name, options, paths=True)
 
 
-def open_saved(path: Path, *, classes: Path | None, skip_bad: bool, seed: int) -> Dataset:
+def open_saved(path: Path, options: Options) -> Dataset:
     """The images of a folder that `save_to_disk` wrote."""
     if (path / "dataset_dict.json").is_file():
         names = _read(path / "dataset_dict.json", "splits")
         tables = {name: _mapped(path / Path(name).name) for name in names}
     else:
         tables = {"": _mapped(path)}
-    return _open(tables, str(path), classes, skip_bad, seed, paths=False)
+    return _open(tables, str(path), options, paths=False)
 
 
-def _open(
-    tables: Mapping[str, pa.Table],
-    name: str,
-    classes: Path | None,
-    skip_bad: bool,
-    seed: int,
-    *,
-    paths: bool,
-) -> Dataset:
+def _open(tables: Mapping[str, pa.Table], name: str, options: Options, *, paths: bool) -> Dataset:
     if not tables:
         raise InputError(f"{name} has no splits; expected train, or train and test")
-    train, test = split_names(list(tables), name)
-    first = tables[train[0]].schema
-    class_names = read_class_names(classes) if classes else stored_class_names(first, name)
-    options: dict[str, Any] = {"skip_bad": skip_bad, "seed": seed}
-    options["description"] = {"source": "datasets", "splits": [*filter(None, [*train, *test])]}
-
-    def of(splits: Sequence[str]) -> dict[str, pa.Table]:
-        return {f"{name} {split}".strip(): tables[split] for split in splits}
-
+    train_names, test_names = split_names(list(tables), name)
+    class_names = (
+        read_class_names(options.classes)
+        if options.classes
+        else stored_class_names(tables[train_names[0]].schema, name)
+    )
+    description = {"source": "datasets", "splits": [*filter(None, [*train_names, *test_names])]}
+    train, test = (
+        {f"{name} {split}".strip(): tables[split] for split in names}
+        for names in (train_names, test_names)
+    )
     if paths and all(map(_by_path, tables.values())):
-        listed, class_names = _files(of(train), class_names, name)
-        tested = _files(of(test), class_names, name)[0] if test else None
-        return dataset_of_files(name, Path("/"), class_names, listed, tested, **options)
-    images, class_names = images_of(of(train), class_names, name)
-    held_out = images_of(of(test), class_names, name)[0] if test else None
-    return dataset_of_bytes(name, class_names, images, held_out, **options)
+        files, class_names = _files(train, class_names, name)
+        held_out = _files(test, class_names, name)[0] if test else None
+        return dataset_of_images(name, class_names, files, held_out, options, description)
+    images, class_names = images_of(train, class_names, name, "train")
+    tested = images_of(test, class_names, name, "test")[0] if test else None
+    return dataset_of_bytes(name, class_names, images, tested, options, description)
 
 
 def _by_path(table: pa.Table) -> bool:
@@ -110,7 +104,7 @@ def _by_path(table: pa.Table) -> bool:
 
 def _files(
     tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str
-) -> tuple[tuple[list[str], Any], list[str]]:
+) -> tuple[FileImages, list[str]]:
     found: list[str] = []
     values: list[Any] = []
     for name, table in tables.items():
@@ -118,7 +112,7 @@ def _files(
         found += [str(path) for path in pc.struct_field(table[image], "path").to_pylist()]
         values += read_labels(table[label], name)
     labels, class_names = encode_labels(values, class_names, where)
-    return (found, labels), class_names
+    return FileImages(Path("/"), found, labels, 3), class_names
 
 
 def _rows(part: Any, where: str) -> pa.Table:

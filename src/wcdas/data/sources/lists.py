@@ -10,11 +10,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor
-
 from wcdas.data.classes import encode_labels, read_class_names
-from wcdas.data.dataset import Dataset
-from wcdas.data.files import dataset_of_files
+from wcdas.data.dataset import Dataset, FileImages
+from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.options import Options
 from wcdas.errors import InputError
 
 TEST_WORDS = ("test", "val", "valid", "validation")
@@ -26,13 +25,6 @@ class Line(NamedTuple):
     where: str
     path: str
     label: str
-
-
-class Listed(NamedTuple):
-    """Paths relative to the root, with the labels as they were written."""
-
-    paths: list[str]
-    values: list[int] | list[str]
 
 
 class Root:
@@ -60,35 +52,18 @@ class Root:
         return Path(os.path.relpath(real, self.resolved)).as_posix()
 
 
-def open_list(
-    file: Path,
-    *,
-    root: Path | None = None,
-    classes: Path | None = None,
-    skip_bad: bool = False,
-    seed: int = 0,
-) -> Dataset:
+def open_list(file: Path, options: Options) -> Dataset:
     """The images a list file names; a list `…test…` beside one named `…train…` is the test set."""
-    folder = Root(root or file.parent)
-    class_names = read_class_names(classes) if classes else None
-    train = checked(parse_list(file), folder)
-    labels, class_names = encode_labels(train.values, class_names, str(file))
-    beside = _test_list(file)
-    test = checked(parse_list(beside), folder) if beside else None
-    return dataset_of_files(
-        str(file),
-        folder.folder,
-        class_names,
-        (train.paths, labels),
-        (test.paths, _same_classes(test, class_names, beside)) if test and beside else None,
-        skip_bad=skip_bad,
-        seed=seed,
-        description={
-            "source": "list",
-            "train": file.name,
-            **({"test": beside.name} if beside else {}),
-        },
-    )
+    root = Root(options.root or file.parent)
+    names = read_class_names(options.classes) if options.classes else None
+    train, class_names = checked_files(parse_list(file), root, names, file)
+    description, test = {"source": "list", "train": file.name}, None
+    words = TEST_WORDS if "train" in file.name else ()
+    beside = [file.with_name(file.name.replace("train", word)) for word in words]
+    for test_file in [path for path in beside if path.is_file()][:1]:
+        test, _ = checked_files(parse_list(test_file), root, class_names, test_file)
+        description["test"] = test_file.name
+    return dataset_of_images(str(file), class_names, train, test, options, description)
 
 
 def parse_list(file: Path) -> list[Line]:
@@ -113,29 +88,28 @@ def parse_list(file: Path) -> list[Line]:
     return lines
 
 
-def checked(lines: list[Line], root: Root) -> Listed:
-    """Every line points to a file below the root, and no file has two labels."""
+def checked_files(
+    lines: list[Line], root: Root, class_names: list[str] | None, file: Path
+) -> tuple[FileImages, list[str]]:
+    """The images of a list and their classes; every line points to a file below the root, and no
+    file has two labels."""
     paths = []
-    labels: dict[str, str] = {}
+    written: dict[str, str] = {}
     for line in lines:
         path = root.relative(line.path, line.where)
-        if labels.setdefault(path, line.label) != line.label:
+        if written.setdefault(path, line.label) != line.label:
             raise InputError(
-                f"{line.where}: {path} has the label {line.label}, and before {labels[path]}"
+                f"{line.where}: {path} has the label {line.label}, and before {written[path]}"
             )
         paths.append(path)
-    values = [line.label for line in lines]
-    if all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in values):
-        return Listed(paths, [int(value) for value in values])
-    return Listed(paths, values)
+    values = as_values(lines)
+    labels, class_names = encode_labels(values, class_names, str(file))
+    return FileImages(root.folder, paths, labels, channels=3), class_names
 
 
-def _same_classes(test: Listed, class_names: list[str], file: Path) -> Tensor:
-    return encode_labels(test.values, class_names, str(file))[0]
-
-
-def _test_list(file: Path) -> Path | None:
-    if "train" not in file.name:
-        return None
-    candidates = [file.with_name(file.name.replace("train", word)) for word in TEST_WORDS]
-    return next((path for path in candidates if path.is_file()), None)
+def as_values(lines: list[Line]) -> list[int] | list[str]:
+    """The labels as numbers where all are numbers."""
+    words = [line.label for line in lines]
+    if all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words):
+        return [int(word) for word in words]
+    return words

@@ -6,14 +6,14 @@ the images of these sets are known to be good.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wcdas.data.assemble import assemble
-from wcdas.data.classes import encode_labels, read_class_names
+from wcdas.data.classes import read_class_names
 from wcdas.data.dataset import Dataset, FileImages
-from wcdas.data.lists import Line, Root, checked, parse_list
+from wcdas.data.sources.assembly import assemble
+from wcdas.data.sources.lists import Line, Root, checked_files, parse_list
+from wcdas.data.sources.options import Options
 from wcdas.errors import InputError
 
 
@@ -43,24 +43,23 @@ PUBLISHED = {
 }
 
 
-def open_published(name: str, root: Path, classes: Path | None = None) -> Dataset:
+def open_published(name: str, options: Options) -> Dataset:
     """`name` is imagenet-lt or inat2018."""
+    root = options.data_root
     train_file, test_file = _find(name, root)
     train_lines, names = _lines(train_file)
     test_lines, _ = _lines(test_file)
     images = _image_root(train_file, train_lines[0], root)
-    train, test = checked(train_lines, images), checked(test_lines, images)
-    if classes:
-        names = read_class_names(classes)
-    train_labels, class_names = encode_labels(
-        train.values, names or _folder_names(train.paths, train.values), str(train_file)
-    )
-    test_labels, _ = encode_labels(test.values, class_names, str(test_file))
+    names = read_class_names(options.classes) if options.classes else names
+    train, class_names = checked_files(train_lines, images, names, train_file)
+    if names is None and class_names == [str(c) for c in range(len(class_names))]:
+        class_names = _folder_names(train) or class_names
+    test, _ = checked_files(test_lines, images, class_names, test_file)
     return assemble(
         name,
         class_names,
-        FileImages(images.folder, train.paths, train_labels, 3),
-        FileImages(images.folder, test.paths, test_labels, 3),
+        train,
+        test,
         input_size=224,
         channels=3,
         description={
@@ -119,11 +118,12 @@ def _lines(file: Path) -> tuple[list[Line], list[str] | None]:
     return lines, [categories[c] for c in sorted(categories)] if categories and complete else None
 
 
-def _folder_names(paths: list[str], values: Sequence[int | str]) -> list[str] | None:
+def _folder_names(images: FileImages) -> list[str] | None:
     """Class names from the folders (ImageNet: n01440764), if each class has one of its own."""
-    folder: dict[int | str, str] = {}
-    for path, label in zip(paths, values, strict=True):
-        if folder.setdefault(label, Path(path).parent.name) != Path(path).parent.name:
+    folders: dict[int, str] = {}
+    for path, label in zip(images.paths, images.labels.tolist(), strict=True):
+        folder = Path(path).parent.name
+        if folders.setdefault(label, folder) != folder:
             return None
-    own = len(set(folder.values())) == len(folder) and set(folder) == set(range(len(folder)))
-    return [folder[c] for c in range(len(folder))] if own else None
+    own = len(set(folders.values())) == len(folders) == max(folders) + 1
+    return [folders[c] for c in range(len(folders))] if own else None

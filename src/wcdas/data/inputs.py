@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from wcdas.data import operations
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
-from wcdas.data.resize import (
+from wcdas.data.images import (
     evaluation_square,
     resized_crop_boxes,
     to_pixels,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from wcdas.data.decode import check_image, extensions, open_image
+from wcdas.data.images import check_image, extensions, open_image
 from wcdas.errors import InputError
 
 

@@ -1,0 +1,163 @@
+"""From an encoded image to pixels: checked, decoded upright in mode L or RGB, brought to a square.
+
+Transparent pixels are laid on white. 16-bit grey is scaled to 8 bits (65535 → 255), floating-point
+grey is read as 0…1 if nothing in it is larger, else as 0…255. Of an animation the first frame
+counts. An image that claims more than 100 million pixels is refused from its header.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+from torchvision.transforms.v2 import functional as tv
+
+from wcdas import rng
+from wcdas.data.operations import TRIES, crop_boxes
+from wcdas.errors import InputError
+
+MAX_PIXELS = 100_000_000
+CENTRE_CROP_FROM = 112  # from this side length on, evaluation cuts the centre out
+SCALE = (0.08, 1.0)
+# PostScript is a program, Windows metafiles are drawn by the system: neither is an image to read.
+REFUSED_FORMATS = {"EPS", "WMF"}
+# An image as a file stores it; a view of an Arrow table, which gives its bytes as well, is one.
+Encoded = bytes | memoryview
+GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"}
+
+
+class Header(NamedTuple):
+    width: int
+    height: int
+    grey: bool
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """The image formats that are read, as PIL calls them."""
+    Image.init()
+    return tuple(name for name in Image.OPEN if name not in REFUSED_FORMATS)
+
+
+@cache
+def extensions() -> frozenset[str]:
+    """The file extensions of images, in lower case with their dot."""
+    known = Image.registered_extensions()
+    return frozenset(extension for extension, name in known.items() if name in formats())
+
+
+def check_image(source: Path | Encoded, name: str | None = None) -> Header:
+    """Decode an image once, JPEG at an eighth of its size, which finds truncated data too.
+
+    Its size and colour are those of the header.
+    """
+    called = name or (str(source) if isinstance(source, Path) else "an image")
+    with _readable(called):
+        image = _open(source, called)
+        header = Header(image.width, image.height, image.mode in GREY_MODES)
+        image.draft(image.mode, (max(image.width // 8, 1), max(image.height // 8, 1)))
+        image.load()
+        image.close()
+    return header
+
+
+def open_image(source: Path | Encoded, channels: int, name: str | None = None) -> Image.Image:
+    """The image upright, in mode L for one channel and RGB for three.
+
+    Raises:
+        InputError: the image is unreadable, truncated or too large; the message names it.
+    """
+    called = name or (str(source) if isinstance(source, Path) else "an image")
+    with _readable(called):
+        image = _open(source, called)
+        image.load()
+        return as_mode(image, channels)
+
+
+def as_mode(image: Image.Image, channels: int) -> Image.Image:
+    """An opened image upright, in mode L for one channel and RGB for three."""
+    # The pixels are decoded already: only the EXIF block may be damaged.
+    with suppress(Exception):
+        image = ImageOps.exif_transpose(image)
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        values = np.asarray(image).astype(np.int64).clip(0, 65535)
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    elif image.mode == "F":
+        values = np.nan_to_num(np.asarray(image))
+        scale = 255.0 if values.max() <= 1 else 1.0
+        image = Image.fromarray((values * scale).clip(0, 255).round().astype(np.uint8))
+    elif image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("L" if channels == 1 else "RGB")
+
+
+def _open(source: Path | Encoded, called: str) -> Image.Image:
+    file = source if isinstance(source, Path) else io.BytesIO(source)
+    image = Image.open(file, formats=formats())
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise InputError(
+            f"{called} is {image.width}×{image.height} pixels; expected at most "
+            f"{MAX_PIXELS:,} pixels. Make it smaller"
+        )
+    return image
+
+
+@contextmanager
+def _readable(called: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    # Damaged data makes PIL's readers fail in any way.
+    except Exception as error:
+        if isinstance(error, UnidentifiedImageError):
+            reason = "not an image that can be read"
+        elif isinstance(error, Image.DecompressionBombError):
+            reason = f"more than {MAX_PIXELS:,} pixels"
+        elif isinstance(error, FileNotFoundError):
+            reason = "no such file"
+        else:
+            reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{called} cannot be read: {reason}") from error
+
+
+def evaluation_square(image: Image.Image, size: int) -> Image.Image:
+    """The whole image at small sizes; else the central square of 224/256 of the shorter side.
+
+    That is the usual resize to 256 and crop of 224 in one step, so that a long thin image never
+    becomes a huge one.
+    """
+    if size < CENTRE_CROP_FROM:
+        return image.resize((size, size), Image.Resampling.BILINEAR)
+    side = min(image.size) * 224 / 256
+    left, top = ((length - side) / 2 for length in image.size)
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+
+
+def training_square(image: Image.Image, size: int, key: int, position: int) -> Image.Image:
+    """RandomResizedCrop with the random numbers of (key, position)."""
+    box = resized_crop_boxes(key, torch.tensor([position]), image.height, image.width)[0]
+    top, left, height, width = box.tolist()
+    cut = image.crop((left, top, left + width, top + height))
+    return cut.resize((size, size), Image.Resampling.BILINEAR)
+
+
+def to_pixels(image: Image.Image) -> Tensor:
+    """An image in mode L or RGB as uint8 (C, H, W)."""
+    pixels: Tensor = tv.pil_to_tensor(image)
+    return pixels
+
+
+def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
+    """A random box (top, left, height, width) of 8 to 100 % of the area for each position."""
+    u = rng.uniform_double(key, positions, 4 * TRIES)
+    return crop_boxes(u, height, width, SCALE)

@@ -1,0 +1,210 @@
+"""From images and labels to a dataset: what all sources have in common is checked here.
+
+Every image is decoded once before training, so that a bad one is named at the start.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from statistics import median
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from wcdas.data.classes import check_class_names, check_gaps, some
+from wcdas.data.dataset import (
+    ArrayImages,
+    BytesImages,
+    Dataset,
+    FileImages,
+    Split,
+    StoredImages,
+    fingerprint,
+)
+from wcdas.data.images import Header, to_pixels
+from wcdas.data.sources.options import Options
+from wcdas.data.split import stratified_split
+from wcdas.errors import InputError
+
+T = TypeVar("T")
+R = TypeVar("R")
+Images = FileImages | BytesImages
+
+BLOCK = 64
+SHOWN = 5
+EAGER_SIDE, EAGER_BYTES = 64, 2**30
+
+
+def assemble(
+    name: str,
+    class_names: Sequence[str],
+    train: Split,
+    test: Split,
+    *,
+    input_size: int,
+    channels: int,
+    augment_flip: bool = True,
+    description: dict[str, Any],
+    warnings: Sequence[str] = (),
+    bad: Sequence[str] = (),
+) -> Dataset:
+    """The dataset, refused where it cannot be trained on, with warnings where it may disappoint."""
+    if len(class_names) < 2:
+        only = f"one class only ({class_names[0]})" if class_names else "no classes"
+        raise InputError(f"{name} has {only}; expected at least two")
+    check_class_names(class_names)
+    check_gaps(train.labels, class_names, name)
+    if not len(test):
+        raise InputError(f"{name} has no test samples; expected at least one of some class")
+    return Dataset(
+        name=name,
+        class_names=list(class_names),
+        train=train,
+        test=test,
+        input_size=input_size,
+        channels=channels,
+        augment_flip=augment_flip,
+        fingerprint=fingerprint(class_names, train, test),
+        description=description,
+        warnings=[*warnings, *_tail_warnings(class_names, train.labels, test.labels)],
+        bad=list(bad),
+    )
+
+
+def _tail_warnings(class_names: Sequence[str], train: Tensor, test: Tensor) -> list[str]:
+    counts, tested = (labels.bincount(minlength=len(class_names)) for labels in (train, test))
+    lines = []
+    for mask, what, consequence in (
+        (
+            counts == 1,
+            "classes with one image only",
+            "they are trained, and without a test image their accuracy is “–”",
+        ),
+        (counts > 1, "classes without test images", "their accuracy is “–”"),
+    ):
+        untested = (mask & (tested == 0)).nonzero().flatten().tolist()
+        if untested:
+            named = some(class_names[c] for c in untested)
+            lines.append(f"{what} ({len(untested)}): {named}; {consequence}")
+    return lines
+
+
+def dataset_of_images(
+    name: str,
+    class_names: Sequence[str],
+    train: Images,
+    test: Images | None,
+    options: Options,
+    description: dict[str, Any],
+    warnings: Sequence[str] = (),
+) -> Dataset:
+    """Images that are decoded one at a time; without a test set 20 % of the good ones become it.
+
+    Of image files, a class is dropped that has none left because all of its images are bad.
+    Encoded images that are small, square and of one size are decoded at once into a tensor.
+    """
+    files = isinstance(train, FileImages)
+    splits, headers, bad = verified([train] if test is None else [train, test], options.skip_bad)
+    if not headers:
+        layout = "; expected a folder per class" if files else ""
+        raise InputError(f"{name} holds no image that can be read{layout}")
+    if bad and files:
+        kept = torch.cat([split.labels for split in splits]).unique()
+        number = torch.full((len(class_names),), -1)
+        number[kept] = torch.arange(len(kept))
+        if (number < 0).any():
+            splits = [replace(split, labels=number[split.labels]) for split in splits]
+            lost = some(class_names[c] for c in (number < 0).nonzero().flatten().tolist())
+            warnings = [*warnings, f"classes without a readable image are dropped: {lost}"]
+            class_names = [class_names[c] for c in kept.tolist()]
+    if test is None:
+        parts = stratified_split(splits[0].labels, options.seed)
+        splits = [splits[0].subset(part) for part in parts]
+        description = {**description, "split_seed": options.seed}
+    if bad:
+        description = {**description, "skipped": len(bad)}
+    channels = 1 if all(header.grey for header in headers) else 3
+    side = 0 if files else _eager_side(headers)
+    splits = [replace(split, channels=channels) for split in splits]
+    finished: list[Split] = [decoded(split) if side else split for split in splits]
+    return assemble(
+        name,
+        class_names,
+        *finished,
+        input_size=side or _suggested_size(headers),
+        channels=channels,
+        description=description,
+        warnings=[*warnings, *skipped_warning(bad)],
+        bad=bad,
+    )
+
+
+def verified(
+    splits: Sequence[Images], skip_bad: bool
+) -> tuple[list[Images], list[Header], list[str]]:
+    """The good images of splits and their headers, and what is wrong with the bad ones.
+
+    Bad ones are refused together in one line, or left out.
+    """
+
+    def attempt(item: tuple[Images, int]) -> Header | InputError:
+        try:
+            return item[0].check(item[1])
+        except InputError as error:
+            return error
+
+    found = in_threads(attempt, [(split, i) for split in splits for i in range(len(split))])
+    bad = [str(result) for result in found if isinstance(result, InputError)]
+    if bad and not skip_bad:
+        raise InputError(
+            f"{len(bad)} of {len(found)} images cannot be used: {_first(bad)}. "
+            "Remove them, or leave them out with --skip-bad"
+        )
+    good = torch.tensor([isinstance(result, Header) for result in found])
+    masks = good.split([len(split) for split in splits])
+    return (
+        [s.subset(mask.nonzero().flatten()) for s, mask in zip(splits, masks, strict=True)],
+        [result for result in found if isinstance(result, Header)],
+        bad,
+    )
+
+
+def skipped_warning(bad: Sequence[str]) -> list[str]:
+    """One line that counts and names the images left out, if there are any."""
+    return [f"bad images left out ({len(bad)}): {_first(bad)}"] if bad else []
+
+
+def _first(bad: Sequence[str]) -> str:
+    more = len(bad) - SHOWN
+    return "; ".join([*bad[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _suggested_size(headers: Sequence[Header]) -> int:
+    """The side to train at: 32, 64 or 224 pixels by the median shorter side (≤ 48, ≤ 112, more)."""
+    short = median(min(header.width, header.height) for header in headers)
+    return 32 if short <= 48 else 64 if short <= 112 else 224
+
+
+def _eager_side(headers: Sequence[Header]) -> int:
+    """The common side of small square images that fit in memory decoded, else 0."""
+    width, height, _ = headers[0]
+    small = width == height <= EAGER_SIDE and {h[:2] for h in headers} == {(width, height)}
+    return width if small and 3 * width * height * len(headers) <= EAGER_BYTES else 0
+
+
+def decoded(images: StoredImages) -> ArrayImages:
+    """Images of one size in one tensor."""
+
+    found = in_threads(lambda i: to_pixels(images.load(i)), range(len(images)))
+    empty = torch.empty(0, images.channels, 0, 0, dtype=torch.uint8)
+    return ArrayImages(torch.stack(found) if found else empty, images.labels, images.prefix)
+
+
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The function of every item, in order; PIL decodes outside the interpreter's lock."""
+    blocks = [items[start : start + BLOCK] for start in range(0, len(items), BLOCK)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        done = pool.map(lambda block: [function(item) for item in block], blocks)
+        return [result for block in done for result in block]

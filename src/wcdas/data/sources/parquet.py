@@ -1,0 +1,94 @@
+"""Parquet files of images in the layout of Hugging Face `datasets`.
+
+In a folder, files whose names contain "train" and "test" (or "validation") are the two sets.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wcdas.data.classes import read_class_names
+from wcdas.data.dataset import BytesImages, Dataset
+from wcdas.data.sources.options import Options
+from wcdas.data.sources.tables import (
+    columns_of,
+    dataset_of_bytes,
+    images_of,
+    split_names,
+    stored_class_names,
+)
+from wcdas.errors import InputError
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is a Parquet file, or a folder of them."""
+    return bool(_files(path)) if path.is_dir() else path.suffix == ".parquet"
+
+
+def open_parquet(path: Path, options: Options) -> Dataset:
+    """Images from a Parquet file, or from a folder of them."""
+    train_files, test_files = split_files(path)
+    class_names = parquet_class_names(train_files[0], options.classes)
+    train, class_names = read_images(train_files, class_names, "train")
+    test = read_images(test_files, class_names, "test")[0] if test_files else None
+    description = {
+        "source": "parquet",
+        "train_files": [file.name for file in train_files],
+        "test_files": [file.name for file in test_files],
+    }
+    return dataset_of_bytes(str(path), class_names, train, test, options, description)
+
+
+def split_files(path: Path) -> tuple[list[Path], list[Path]]:
+    """The files of the training and of the test set; all are for training if no name tells."""
+    if path.is_file():
+        return [path], []
+    files = _files(path)
+    if not files:
+        raise InputError(f"{path} holds no .parquet files; expected train.parquet, test.parquet")
+    train, test = split_names([file.name for file in files], str(path))
+    return [f for f in files if f.name in train], [f for f in files if f.name in test]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet")) or sorted((folder / "data").glob("*.parquet"))
+
+
+def parquet_class_names(file: Path, classes: Path | None) -> list[str] | None:
+    """Names from a given file, from the schema as `datasets` writes it, or from classes.txt."""
+    if classes is not None:
+        return read_class_names(classes)
+    names = stored_class_names(read_schema(file), str(file))
+    beside = file.parent / "classes.txt"
+    return names or (read_class_names(beside) if beside.is_file() else None)
+
+
+def read_images(
+    files: Sequence[Path], class_names: list[str] | None, prefix: str
+) -> tuple[BytesImages, list[str]]:
+    """The encoded images and labels of one set, in file order."""
+    tables = {str(file): read_columns(file, columns_of(read_schema(file), file)) for file in files}
+    where = str(files[0] if len(files) == 1 else files[0].parent)
+    return images_of(tables, class_names, where, prefix)
+
+
+def read_schema(file: Path) -> pa.Schema:
+    with _as_parquet(file):
+        return pq.read_schema(file)
+
+
+def read_columns(file: Path, columns: list[str]) -> pa.Table:
+    with _as_parquet(file):
+        return pq.read_table(file, columns=columns, partitioning=None)
+
+
+@contextmanager
+def _as_parquet(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{file} cannot be read as Parquet: {reason}") from error

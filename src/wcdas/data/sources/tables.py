@@ -1,0 +1,134 @@
+"""Tables of images and labels in the layout of Hugging Face `datasets`, in Parquet or in Arrow.
+
+A column of images is of type `struct<bytes, path>`; paths stored beside the bytes are not opened.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from wcdas.data.classes import encode_labels
+from wcdas.data.dataset import BytesImages, Dataset
+from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.options import Options
+from wcdas.data.split import stratified_split
+from wcdas.errors import InputError
+
+LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
+TEST_WORDS = ("test", "validation", "valid", "val")
+
+
+def dataset_of_bytes(
+    name: str,
+    class_names: list[str],
+    train: BytesImages,
+    test: BytesImages | None,
+    options: Options,
+    description: dict[str, Any],
+) -> Dataset:
+    """Encoded images with their labels; without a test set 20 % of all become one."""
+    if test is None:
+        parts = stratified_split(train.labels, options.seed)
+        train, test = (train.subset(part) for part in parts)
+        test = replace(test, prefix="test")
+        description = {**description, "split_seed": options.seed}
+    return dataset_of_images(name, class_names, train, test, options, description)
+
+
+def images_of(
+    tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str, prefix: str
+) -> tuple[BytesImages, list[str]]:
+    """The encoded images and labels of tables, one after the other, and the names of the classes.
+
+    The bytes are views of the tables they lie in.
+    """
+    encoded: list[Any] = []
+    values: list[Any] = []
+    for name, table in tables.items():
+        column, label = columns_of(table.schema, name)
+        values += read_labels(table[label], name)
+        for chunk in table[column].chunks:
+            encoded += [image.as_buffer() for image in chunk.field("bytes")]
+    missing = [row for row, image in enumerate(encoded) if image is None]
+    if missing:
+        raise InputError(
+            f"{where}: row {missing[0]} has no image bytes; expected images embedded in "
+            "the file, not paths"
+        )
+    labels, class_names = encode_labels(values, class_names, where)
+    return BytesImages(encoded, labels, 3, prefix), class_names
+
+
+def split_names(names: Sequence[str], where: str) -> tuple[list[str], list[str]]:
+    """The names of the training and of the test parts; all are for training if none tells."""
+    train = [name for name in names if "train" in name.lower()]
+    for word in TEST_WORDS:
+        test = [name for name in names if word in name.lower() and name not in train]
+        if test:
+            break
+    if test and not train:
+        raise InputError(f"{where} has {test[0]} but nothing with “train” in its name")
+    return train or list(names), test
+
+
+def columns_of(schema: pa.Schema, where: str | Path) -> list[str]:
+    """The columns of images and of labels."""
+    column = image_column(schema)
+    if column is None:
+        raise InputError(
+            f"{where} has the columns {', '.join(schema.names)}; expected an image column "
+            "struct<bytes, path>, or a vector column list<float> for features"
+        )
+    return [column, label_column(schema, where)]
+
+
+def image_column(schema: pa.Schema) -> str | None:
+    """The first column of type struct<bytes, …>."""
+    for column in schema:
+        if pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+            return str(column.name)
+    return None
+
+
+def label_column(schema: pa.Schema, where: str | Path) -> str:
+    """A column of a known name, or the only one that `datasets` marks as class labels."""
+    for name in LABEL_COLUMNS:
+        if name in schema.names:
+            return name
+    marked = [k for k, feature in _features(schema).items() if feature.get("_type") == "ClassLabel"]
+    if len(marked) == 1 and marked[0] in schema.names:
+        return marked[0]
+    raise InputError(
+        f"{where} has the columns {', '.join(schema.names)}; expected a column “label”"
+    )
+
+
+def read_labels(column: pa.ChunkedArray, file: str | Path) -> list[int] | list[str]:
+    """The labels of a file as Python numbers or names."""
+    if column.null_count:
+        row = column.to_pylist().index(None)
+        raise InputError(f"{file}: row {row} has no label; remove the row or label it")
+    types = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    if any(is_type(column.type) for is_type in types):
+        return column.to_pylist()
+    raise InputError(f"{file}: labels are {column.type}; expected integers or strings")
+
+
+def stored_class_names(schema: pa.Schema, where: str) -> list[str] | None:
+    """The names that `datasets` writes beside a column of class labels."""
+    names = _features(schema).get(label_column(schema, where), {}).get("names")
+    if isinstance(names, dict):
+        names = [names[key] for key in sorted(names, key=int)]
+    return [str(name) for name in names] if names else None
+
+
+def _features(schema: pa.Schema) -> dict[str, dict[str, Any]]:
+    try:
+        stored = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {name: feature for name, feature in stored.items() if isinstance(feature, dict)}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
