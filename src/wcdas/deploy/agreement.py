@@ -24,6 +24,7 @@ def outputs(model: Model, inputs: Tensor, prior: str | None = None) -> Outputs:
     return logits, logits.softmax(1)
 
 
+@torch.no_grad()
 def largest_difference(
     what: str, model: Model, prior: str | None, exported: Callable[[Tensor], Outputs]
 ) -> float:
