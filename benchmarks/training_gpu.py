@@ -38,7 +38,7 @@ from wcdas.run.build import build_run
 from wcdas.run.folder import RunFolder
 from wcdas.run.graph import capture_step
 from wcdas.run.loop import Loop
-from wcdas.run.recipes import resolve
+from wcdas.run.settings import resolve
 from wcdas.run.stage import StageTraining, enter_stage
 from wcdas.streams import own_stream
 

@@ -1,8 +1,7 @@
-"""Train, evaluate and load in one call each."""
+"""Train, sweep and check data in one call each."""
 
-import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,52 +10,43 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
 
-from wcdas.data import HuggingFace, list_datasets
-from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data import HuggingFace
+from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe, duplicates
 from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
-from wcdas.heads import Head
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.processes import choose_device, ranks
 from wcdas.report import report_on
-from wcdas.run.automatic import automatic
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
-from wcdas.run.console import announce, warn
-from wcdas.run.effect import check_effect, check_effect_on_features
-from wcdas.run.finish import finish, run_table
+from wcdas.run.console import announce, tell, warn
+from wcdas.run.finish import Outputs, finish, run_table
 from wcdas.run.folder import (
     RunFolder,
     check_free,
-    explained,
-    next_folder,
+    failures_explained,
+    new_folder,
     nothing_left_behind,
 )
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.loop import Loop
-from wcdas.run.places import place, placed, short
-from wcdas.run.recipes import list_recipes, resolve
-from wcdas.run.resuming import same_data, unchanged
+from wcdas.run.recipes import Settings, data_settings
 from wcdas.run.settings import (
-    DEFAULT_METHOD,
-    Settings,
-    check_keys,
-    data_of,
-    data_options,
-    read_layers,
-    read_own,
-    said,
+    Source,
+    check_effect,
+    read_request,
+    same_data,
+    short_name,
+    unchanged,
 )
-from wcdas.run.single_step import single_step
-from wcdas.run.spec import Config
+from wcdas.run.spec import Config, Table
 from wcdas.sweeps import Asked, Sweep, run_sweep
-from wcdas.sweeps.beginning import (
+from wcdas.sweeps.checks import (
     begin,
     check_buildable,
     check_known,
@@ -66,8 +56,6 @@ from wcdas.sweeps.beginning import (
     settled,
     shared_workers,
 )
-
-Table = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,40 +116,33 @@ def train(
         report: write report.html and figures/ at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
-    followers = create_callbacks(callbacks)
-    layers, method = read_layers(recipe, settings, method)
+    around = Surroundings(device, workers, create_callbacks(callbacks), report, console)
+    request = read_request(recipe, settings, method, seed)
     kind = choose_device(device).type
-    stored: Table | None = None
-    notes: list[str] = []
     if resume:
-        stored, folder = _stored(out)
-        check_keys(layers, method or stored["method"])
-        config = unchanged(stored, data, method, layers, seed)
+        if out is None:
+            raise InputError("--resume needs to know which run; name its folder with --out")
+        folder = RunFolder(Path(out))
+        stored = folder.read_run()
+        config = unchanged(stored, request, data)
         if folder.is_finished:
             return Run(folder.path)
+        source = config.data["source"] if data is None else data
         with _busy(console, "reading the data"):
-            source = config.data["source"] if data is None else data
-            dataset = open_data(source, config.data, skip_bad)
+            dataset = _open(source, config.data, skip_bad, short_name(config.data["source"]))
         same_data(stored, dataset)
-        dataset = replace(dataset, name=short(config.data["source"]))
-    else:
-        method = method or DEFAULT_METHOD
-        check_keys(layers, method)
-        # A bad value is refused before images are read.
-        check_effect([(resolve(method, "", layers, {}, seed), layers)])
-        if out is not None:
-            check_free(Path(out))
-        options = data_of(layers)
-        source = options.get("source", "digits-lt") if data is None else data
-        with _busy(console, "reading the data"):
-            dataset = open_data(source, options, skip_bad)
-            dataset = replace(dataset, name=short(source))
-            config, notes = _configure(dataset, source, method, layers, seed, kind, skip_bad)
-        path = Path(out) if out else next_folder(f"{short(source)}-{method}-s{config.seed}")
-        check_free(path)
-        folder = RunFolder(path)
-    given = None if resume else said(read_own(recipe)[0], layers[-1])
-    _train(config, dataset, folder, device, workers, console, notes, followers, report, given)
+        _train(config, dataset, folder, around)
+        return Run(folder.path)
+    check_effect([(request.check(), request.layers)])  # before images are read
+    if out is not None:
+        check_free(Path(out))
+    source = request.data.get("source", "digits-lt") if data is None else data
+    name = short_name(source)
+    with _busy(console, "reading the data"):
+        dataset = _open(source, request.data, skip_bad, name)
+        config, notes = request.resolve(dataset, source, kind, skip_bad)
+    folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
+    _train(config, dataset, folder, around, run_table(config, dataset, request.given), notes)
     return Run(folder.path)
 
 
@@ -213,27 +194,24 @@ def sweep(
         folder.write_results(plan, {})
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
-        dataset = open_data(plan.source, plan.data, plan.skip_bad)
+        dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
         parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, dataset)
         workers = shared_workers(workers, parallel)
         check_known(plan, parallel, device, dataset)
-        dataset = replace(dataset, name=short(plan.source))
-        configured = {
-            method: _configure(
-                dataset, plan.source, method, plan.layers(method), 0, kind, plan.skip_bad
-            )
+        resolved = {
+            method: plan.request(method).resolve(dataset, plan.source, kind, plan.skip_bad)
             for method in plan.methods
         }
-        configs = {method: config for method, (config, _) in configured.items()}
+        configs = {method: config for method, (config, _) in resolved.items()}
         plan, configs = settled(plan, configs, dataset, folder, stored)
     with _busy(console, "preparing the models"):
         check_buildable(configs, dataset, folder, workers)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        followers = create_callbacks(callbacks)  # a run has its own
-        _train(config, dataset, run, device, workers, None, [], followers, report, None, interrupt)
+        around = Surroundings(device, workers, create_callbacks(callbacks), report)
+        _train(config, dataset, run, around, interrupt=interrupt)
 
-    notes = [note for _, of_method in configured.values() for note in of_method]
+    notes = [note for _, of_method in resolved.values() for note in of_method]
     run_sweep(
         plan,
         configs,
@@ -266,7 +244,7 @@ def check_data(
     Raises:
         InputError: at the end, if there are unreadable images that are not to be left out.
     """
-    options = data_options(settings)
+    options = data_settings(settings)
     try:
         dataset = open_data(data, options, skip_bad=True)
     except InputError:
@@ -283,56 +261,57 @@ def check_data(
         )
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run is done with: device, worker processes, who follows it, report, console."""
+
+    device: str
+    workers: int | None
+    callbacks: Sequence[Callback]
+    report: bool
+    console: Console | None = None
+
+
 def _train(
     config: Config,
     dataset: Dataset,
     folder: RunFolder,
-    device: str,
-    workers: int | None,
-    console: Console | None,
-    notes: list[str],
-    callbacks: list[Callback],
-    report: bool,
-    given: list[Table] | None,
+    around: Surroundings,
+    new: Table | None = None,
+    notes: Sequence[str] = (),
     interrupt: Interrupt | None = None,
 ) -> None:
-    """Train and evaluate, from the last checkpoint if there is one.
+    """Train, evaluate and report, from the last checkpoint if there is one.
 
-    `given` is what was set for a new run; None for one whose folder says what it is.
+    `new` is what run.toml shall hold; None for a run whose folder says what it is.
     """
-    new = given is not None
-    with ranks(device) as here, explained(folder.path), _deterministic(config.deterministic):
-        console = console if here.is_main else None
+    with (
+        ranks(around.device) as here,
+        failures_explained(folder.path),
+        _deterministic(config.deterministic),
+    ):
+        console = around.console if here.is_main else None
         with _busy(console, "preparing the model"):
-            hooks = find_method(config.method)
-            run = build_run(config, hooks, dataset, folder, here, workers)
-        followers = Followers(callbacks if here.is_main else [], console)
-        table = folder.read_run() if given is None else run_table(config, hooks, dataset, given)
-        if new and here.is_main:
+            method = find_method(config.method)
+            run = build_run(config, method, dataset, folder, here, around.workers)
+        table = folder.read_run() if new is None else new
+        created = new is not None and here.is_main
+        if created:
             folder.create(table)
         announce(console, config, dataset, folder, here.device, notes)
-        with (
-            nothing_left_behind(folder, new and here.is_main),
-            followers.of(folder, table),
-        ):
+        followers = Followers(around.callbacks if here.is_main else [], console)
+        with nothing_left_behind(folder, created), followers.of(folder, table):
             Loop(run, followers, interrupt, console).train()
             outputs = finish(run)
-        if report and outputs is not None:
+        if around.report and outputs is not None:
             with _busy(console, "writing the report"):
-                _report(folder, run.model.head, *outputs, dataset, console)
+                _report(folder, outputs, dataset, console)
 
 
-def _report(
-    folder: RunFolder,
-    head: Head,
-    features: Tensor,
-    logits: Tensor,
-    dataset: Dataset,
-    console: Console | None,
-) -> None:
-    """The page of a run; the run is whole without it."""
+def _report(folder: RunFolder, outputs: Outputs, dataset: Dataset, console: Console | None) -> None:
+    """Write the page of a run; the run is whole without it."""
     try:
-        page = report_on(folder.path, head, features, logits, dataset)
+        page = report_on(folder.path, *outputs, dataset)
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         warn(
@@ -341,8 +320,11 @@ def _report(
             f"wcdas report {shlex.quote(str(folder.path))}",
         )
     else:
-        if console is not None:
-            console.print(f"report: {page}", highlight=False, markup=False)
+        tell(console, f"report: {page}")
+
+
+def _open(source: Source, options: Mapping[str, Any], skip_bad: bool, name: str) -> Dataset:
+    return replace(open_data(source, options, skip_bad), name=name)
 
 
 @contextmanager
@@ -356,42 +338,5 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 
 def _busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
-    """On a terminal, a sign of life while there is nothing to count."""
+    """Show a sign of life on a terminal while there is nothing to count."""
     return nullcontext() if console is None else console.status(what)
-
-
-def _configure(
-    dataset: Dataset,
-    source: str | Path | HuggingFace,
-    method: str,
-    layers: list[Table],
-    seed: int | None,
-    kind: str,
-    skip_bad: bool,
-) -> tuple[Config, list[str]]:
-    chosen: Table = {"weights": ""} if dataset.name in list_recipes() else {}
-    for layer in layers:
-        chosen |= layer.get("backbone", {})
-    table, notes = automatic(dataset, kind, chosen)
-    config = resolve(method, dataset.name, layers, table, seed)
-    if isinstance(dataset.train, FeatureVectors):
-        check_effect_on_features(layers)
-        stages = {name: replace(stage, augment="none") for name, stage in config.stages.items()}
-        config = replace(config, stages=stages)
-    data = placed(config.data) | {"source": place(source)}
-    if skip_bad:
-        data["skip_bad"] = True
-    if data["source"] in list_datasets() and data["source"] != "digits-lt":
-        data.setdefault("root", place(os.environ.get("WCDAS_DATA") or "data"))
-    return replace(
-        config,
-        data=data,
-        input_size=config.input_size or dataset.input_size,
-    ), [*notes, *single_step(config, dataset)]
-
-
-def _stored(out: str | Path | None) -> tuple[Table, RunFolder]:
-    if out is None:
-        raise InputError("--resume needs to know which run; name its folder with --out")
-    folder = RunFolder(Path(out))
-    return folder.read_run(), folder

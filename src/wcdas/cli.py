@@ -310,12 +310,12 @@ def evaluate(
       wcdas evaluate RUN --logit-adjustment 1 --json
     """
     from wcdas.deploy import Correction, evaluate_run
-    from wcdas.run.settings import data_options
+    from wcdas.run.recipes import data_settings
 
     correction = Correction(
         prior, logit_adjustment, tau_norm, max_norm, temperature, aggregate_experts
     )
-    options = data_options(settings or [])
+    options = data_settings(settings or [])
     console = _console()
     with console.status("evaluating"):
         metrics = evaluate_run(
@@ -528,9 +528,9 @@ def embed(
       wcdas train features.parquet
     """
     from wcdas.deploy import embed as embed_data
-    from wcdas.run.settings import data_options
+    from wcdas.run.recipes import data_settings
 
-    options = data_options(settings or [])
+    options = data_settings(settings or [])
     console = _console()
     with console.status("computing features"):
         count = embed_data(

@@ -132,7 +132,7 @@ def tau_run(tmp_path):
     from wcdas.processes import Ranks
     from wcdas.run.build import build_run
     from wcdas.run.folder import RunFolder
-    from wcdas.run.recipes import resolve
+    from wcdas.run.settings import resolve
 
     def made():
         config = resolve("tau-norm", "digits-lt", [{"input_size": 8}], {}, None)

@@ -10,8 +10,9 @@ from wcdas.data import open_dataset
 from wcdas.errors import InputError
 from wcdas.losses import LDAMLoss
 from wcdas.methods import find_method
-from wcdas.run.recipes import parse_settings, resolve
+from wcdas.run.recipes import parse_settings
 from wcdas.run.schedule import planned
+from wcdas.run.settings import resolve
 from wcdas.run.spec import build
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from wcdas.methods import find_method, list_methods
-from wcdas.run.recipes import resolve
 from wcdas.run.schedule import annealed
+from wcdas.run.settings import resolve
 from wcdas.run.spec import Annealing
 
 PUBLISHED = {

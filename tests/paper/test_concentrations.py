@@ -6,30 +6,32 @@ import torch
 from PIL import Image
 
 import wcdas
-from wcdas.paper import figure_4, figure_5, figure_7, label_awareness
-from wcdas.paper.claim import Setting, Verdict
+from wcdas.paper import CLAIMS, Setting, Verdict, concentrations
 from wcdas.paper.concentrations import (
+    AS_IN_THE_PAPER,
     CLASSIFIER,
+    CONDITIONS,
     REPRESENTATION,
-    Place,
+    Correlation,
+    Trained,
     by_class,
     class_counts,
-    epochs,
-    tail_is_larger,
-    trained,
-)
-from wcdas.paper.label_awareness import (
-    AS_IN_THE_PAPER,
-    CONDITIONS,
-    Correlation,
+    conclusion,
     correlation,
-    judged,
+    epochs,
+    judged_4,
+    judged_5,
+    judged_7,
+    judged_awareness,
+    largest_unclear,
+    runs_on,
+    tail_is_larger,
 )
-from wcdas.paper.tables.protocols import STAND_IN
+from wcdas.paper.runs import STAND_IN
 
 pytestmark = pytest.mark.slow
 
-PLACE = Place(STAND_IN, 100, epochs=3)
+DIGITS = Trained(STAND_IN, 100, epochs=3)
 TWO = {name: CONDITIONS[name] for name in (AS_IN_THE_PAPER, "w_ρ starts at 2")}
 TAIL, HEAD, UNCLEAR = Correlation(-0.9, 0.001), Correlation(0.9, 0.001), Correlation(-0.3, 0.4)
 
@@ -41,12 +43,17 @@ def setting(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(setting):
-    ((runs,),) = trained(setting, [PLACE]).values()
+    ((runs,),) = runs_on(setting, [DIGITS]).values()
     return runs
 
 
+def only(monkeypatch, dataset):
+    for datasets in ("FIRST_OF", "ALL_OF", "FIRST_OF_FEWER"):
+        monkeypatch.setattr(concentrations, datasets, (dataset,))
+
+
 def test_rho_of_a_run_is_that_of_its_model(runs):
-    head = wcdas.load(runs[0].path).classifier.head
+    head = wcdas.load(runs[0]).classifier.head
     rho = head.concentration.detach()
     assert by_class(runs, CLASSIFIER) == pytest.approx(rho.numpy())
     few = torch.tensor(class_counts(runs[0])) < 20
@@ -55,13 +62,12 @@ def test_rho_of_a_run_is_that_of_its_model(runs):
     assert list(epochs(runs, REPRESENTATION)[0]) == ["few", "medium", "many"]
 
 
-def test_figures_are_drawn_and_digits_decide_nothing(setting, runs):
-    for check, options in (
-        (figure_4.check, {}),
-        (figure_5.check, {}),
-        (figure_7.check, {"starts": (0.0, 2.0)}),
-    ):
-        finding = check(setting, (PLACE,), **options)
+@pytest.mark.usefixtures("runs")
+def test_figures_are_drawn_and_digits_decide_nothing(setting, monkeypatch):
+    only(monkeypatch, DIGITS)
+    monkeypatch.setattr(concentrations, "STARTS", (0.0, 2.0))
+    for name in ("figure-4", "figure-5", "figure-7"):
+        finding = CLAIMS[name].check(setting)
         assert finding.verdict == Verdict.NEEDS_DATA
         assert "digits-lt" in finding.sentence
         (figure,) = finding.figures
@@ -72,39 +78,39 @@ def test_figures_are_drawn_and_digits_decide_nothing(setting, runs):
         assert border.min() == 255  # nothing is cut at the edge
 
 
-def test_nothing_trained_needs_data(tmp_path):
+def test_nothing_trained_needs_data(tmp_path, monkeypatch):
+    only(monkeypatch, Trained("inat2018", label="iNaturalist 2018"))
     real = Setting(tmp_path / "out", "real", data_root=tmp_path, device="cpu")
-    for check in (figure_4.check, figure_5.check, figure_7.check, label_awareness.check):
-        finding = check(real, (Place("inat2018", label="iNaturalist 2018"),))
+    for name in ("figure-4", "figure-5", "figure-7", "label-awareness"):
+        finding = CLAIMS[name].check(real)
         assert finding.verdict == Verdict.NEEDS_DATA
 
 
 def test_figure_4_follows_the_numbers():
     start, end = {"few": 0.5, "medium": 0.5, "many": 0.5}, {"few": 0.9, "medium": 0.8, "many": 0.7}
     nearer = {"few": 0.85, "medium": 0.8, "many": 0.78}
-    assert figure_4.judged([start, end], nearer)[0] == Verdict.HOLDS
-    assert figure_4.judged([end, end], nearer)[0] == Verdict.CORRECTED  # ρ does not grow
-    assert figure_4.judged([start, end], end)[0] == Verdict.CORRECTED  # nor do they approach
+    assert judged_4([start, end], nearer)[0] == Verdict.HOLDS
+    assert judged_4([end, end], nearer)[0] == Verdict.CORRECTED  # ρ does not grow
+    assert judged_4([start, end], end)[0] == Verdict.CORRECTED  # nor do they approach
     reversed_end = {"few": 0.7, "medium": 0.8, "many": 0.9}
-    assert figure_4.judged([start, reversed_end], nearer)[0] == Verdict.REFUTED
+    assert judged_4([start, reversed_end], nearer)[0] == Verdict.REFUTED
 
 
 def test_figure_5_follows_the_numbers():
     tail, head = {"few": 0.9, "many": 0.7}, {"medium": 0.7, "many": 0.9}
-    one, two = Place("cifar100-lt", 100), Place("cifar10-lt", 100)
-    assert figure_5.judged({}) == Verdict.NEEDS_DATA
-    assert figure_5.judged({one: tail, two: tail}) == Verdict.HOLDS
-    assert figure_5.judged({one: tail, two: head}) == Verdict.CORRECTED
-    assert figure_5.judged({one: head}) == Verdict.REFUTED
+    assert judged_5([]) == Verdict.NEEDS_DATA
+    assert judged_5([tail, tail]) == Verdict.HOLDS
+    assert judged_5([tail, head]) == Verdict.CORRECTED
+    assert judged_5([head]) == Verdict.REFUTED
     assert not tail_is_larger({"few": 0.9, "medium": 0.6, "many": 0.7})
 
 
 def test_figure_7_follows_the_numbers():
     one, near = {"few": 0.9, "many": 0.7}, {"few": 0.87, "many": 0.71}
-    assert figure_7.judged({0.0: one, 1.0: near})[0] == Verdict.HOLDS
-    assert figure_7.judged({0.0: one, 1.0: {"few": 0.8, "many": 0.7}})[0] == Verdict.REFUTED
+    assert judged_7([one, near])[0] == Verdict.HOLDS
+    assert judged_7([one, {"few": 0.8, "many": 0.7}])[0] == Verdict.REFUTED
     flipped = {"few": 0.69, "many": 0.7}
-    assert figure_7.judged({0.0: flipped, 1.0: flipped})[0] == Verdict.CORRECTED
+    assert judged_7([flipped, flipped])[0] == Verdict.CORRECTED
 
 
 def test_rank_correlation_is_that_of_the_ranks():
@@ -117,36 +123,37 @@ def test_rank_correlation_is_that_of_the_ranks():
 
 def test_label_awareness_follows_the_numbers():
     other = "w_ρ starts at 2"
-    assert judged({AS_IN_THE_PAPER: TAIL, other: TAIL}) == Verdict.HOLDS
-    assert judged({AS_IN_THE_PAPER: TAIL, other: UNCLEAR}) == Verdict.CORRECTED
-    assert judged({AS_IN_THE_PAPER: TAIL, other: HEAD}) == Verdict.CORRECTED
-    assert judged({AS_IN_THE_PAPER: HEAD, other: TAIL}) == Verdict.REFUTED
-    assert judged({AS_IN_THE_PAPER: UNCLEAR, other: HEAD}) == Verdict.REFUTED
-    assert judged({AS_IN_THE_PAPER: UNCLEAR, other: UNCLEAR}) == Verdict.NEEDS_DATA
+    assert judged_awareness({AS_IN_THE_PAPER: TAIL, other: TAIL}) == Verdict.HOLDS
+    assert judged_awareness({AS_IN_THE_PAPER: TAIL, other: UNCLEAR}) == Verdict.CORRECTED
+    assert judged_awareness({AS_IN_THE_PAPER: TAIL, other: HEAD}) == Verdict.CORRECTED
+    assert judged_awareness({AS_IN_THE_PAPER: HEAD, other: TAIL}) == Verdict.REFUTED
+    assert judged_awareness({AS_IN_THE_PAPER: UNCLEAR, other: HEAD}) == Verdict.REFUTED
+    assert judged_awareness({AS_IN_THE_PAPER: UNCLEAR, other: UNCLEAR}) == Verdict.NEEDS_DATA
 
 
 def test_conclusion_is_in_the_words_of_the_numbers():
-    told = label_awareness.conclusion({AS_IN_THE_PAPER: HEAD, "other": TAIL})
+    told = conclusion({AS_IN_THE_PAPER: HEAD, "other": TAIL})
     assert told.startswith("ρ knows the label, but the other way round")
     assert "under 1 of 2 conditions: other -0.90" in told
-    told = label_awareness.conclusion({AS_IN_THE_PAPER: TAIL, "other": HEAD})
+    told = conclusion({AS_IN_THE_PAPER: TAIL, "other": HEAD})
     assert told.startswith("ρ knows the label as the paper says")
-    assert label_awareness.conclusion({AS_IN_THE_PAPER: UNCLEAR}).startswith("ρ shows no clear")
+    assert conclusion({AS_IN_THE_PAPER: UNCLEAR}).startswith("ρ shows no clear")
 
 
-def test_label_awareness_of_real_runs(setting):
-    finding = label_awareness.check(setting, (PLACE,), TWO)
+def test_label_awareness_of_real_runs(setting, runs, monkeypatch):
+    only(monkeypatch, DIGITS)
+    monkeypatch.setattr(concentrations, "CONDITIONS", TWO)
+    finding = CLAIMS["label-awareness"].check(setting)
     (table,) = finding.tables
     assert [row[0] for row in table.rows] == list(TWO)
-    ((first,),) = trained(setting, [PLACE]).values()
-    expected = correlation(by_class(first, REPRESENTATION), class_counts(first[0])).value
+    expected = correlation(by_class(runs, REPRESENTATION), class_counts(runs[0])).value
     assert finding.numbers[f"{AS_IN_THE_PAPER}, representation"] == expected
     assert finding.figures[0].exists()
 
 
 def test_the_boundary_of_what_is_clear():
     """For ten classes the largest unclear correlation is 0.632, as in tables of Spearman's test."""
-    assert label_awareness._largest_unclear(10) == pytest.approx(0.632, abs=5e-4)
+    assert largest_unclear(10) == pytest.approx(0.632, abs=5e-4)
 
 
 def test_conditions_cover_what_is_asked():

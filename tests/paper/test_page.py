@@ -8,8 +8,8 @@ import pytest
 
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Claim, Finding, Setting, Table, Verdict
+from wcdas.paper.folder import Result
 from wcdas.paper.page import write_page
-from wcdas.paper.results import Result
 from wcdas.paper.run import run_paper
 
 VOID = {"meta", "img"}

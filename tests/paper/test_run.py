@@ -11,7 +11,7 @@ from wcdas import cli
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Claim, Finding, Setting, Table, Verdict
-from wcdas.paper.results import Result, read_result, write_result
+from wcdas.paper.folder import Result, read_result, write_result
 from wcdas.paper.run import run_paper
 
 NAMES = ["equation-51", "equation-10"]

@@ -5,6 +5,7 @@ f(θ) = cosh(π − |θ|) / (2 sinh π).
 """
 
 import math
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
@@ -13,10 +14,10 @@ import scipy.integrate
 import scipy.optimize
 import torch
 
-from wcdas.circular import WrappedCauchy, WrappedNormal
+from wcdas.paper import Finding, Verdict
 from wcdas.paper.circle import angles
-from wcdas.paper.claim import Setting, Verdict
-from wcdas.paper.theorem_3 import check, check_44, simulated_density, uniform_moments
+from wcdas.paper.theorem_2 import uniform_moments
+from wcdas.paper.theorem_3 import simulated_density
 
 CAUCHY, NORMAL = 8.528e-4, 9.335e-3
 
@@ -60,8 +61,8 @@ def by_sums(power: int) -> float:
     return float(found.fun)
 
 
-def test_two_errors_and_their_ratio(setting: Setting) -> None:
-    finding = check(setting)
+def test_two_errors_and_their_ratio(found: Callable[[str], Finding]) -> None:
+    finding = found("theorem-3")
     assert finding.verdict == Verdict.HOLDS
     for of_cauchy, of_normal in (
         (by_densities(cauchy), by_densities(normal)),
@@ -77,9 +78,7 @@ def test_two_errors_and_their_ratio(setting: Setting) -> None:
 def test_simulated_mixture_is_the_closed_form() -> None:
     theta = angles().numpy()
     away = np.abs(theta) > 0.01  # at 0 the mixture has an edge, which few narrow kernels round off
-    np.testing.assert_allclose(
-        simulated_density(0.0, 1.0).numpy()[away], mixture(theta)[away], rtol=2e-3
-    )
+    np.testing.assert_allclose(simulated_density().numpy()[away], mixture(theta)[away], rtol=2e-3)
 
 
 def test_moments_are_those_of_draws() -> None:
@@ -88,17 +87,10 @@ def test_moments_are_those_of_draws() -> None:
     np.testing.assert_allclose(uniform_moments(3, 0.2, 0.7).numpy(), drawn, rtol=0.01)
 
 
-def test_verdict_follows_the_families(setting: Setting) -> None:
-    swapped = check(setting, better=WrappedNormal, worse=WrappedCauchy)
-    assert swapped.verdict == Verdict.REFUTED
-    assert check_44(setting).verdict == Verdict.HOLDS
-    assert check_44(setting, WrappedNormal, WrappedCauchy).verdict == Verdict.REFUTED
-
-
-def test_verdict_follows_the_concentrations(setting: Setting) -> None:
-    # Kernels of nearly one ρ are nearly one wrapped Normal.
-    finding = check(setting, low=0.3, high=0.5)
-    assert finding.verdict == Verdict.REFUTED
+def test_classes_of_nearly_one_rho_are_nearly_one_wrapped_normal(
+    changed: Callable[..., Finding],
+) -> None:
+    finding = changed("theorem-3", LOW=0.3, HIGH=0.5)
     assert finding.numbers["share of classes of 100 images"] == 0
 
 

@@ -6,10 +6,16 @@ import mpmath
 import numpy as np
 import pytest
 
-from wcdas.paper.claim import Setting, Verdict
-from wcdas.paper.margin import largest_slope, safe_angle, slope, smallest_slope, threshold
-from wcdas.paper.margin_region import share_of_pairs
-from wcdas.paper.theorem_4 import check
+from wcdas.paper import Setting, Verdict, theorem_4
+from wcdas.paper.theorem_4 import (
+    check,
+    largest_slope,
+    safe_angle,
+    share_of_pairs,
+    slope,
+    smallest_slope,
+    threshold,
+)
 
 
 def density(rho: float, angle: np.ndarray | float) -> np.ndarray:
@@ -76,10 +82,10 @@ def test_verdict_follows_the_angles(setting: Setting) -> None:
     assert check(setting, **flatter).verdict == Verdict.REFUTED
 
 
-def test_verdict_follows_the_scale(setting: Setting) -> None:
-    concentrations = (0.5, 0.7, 0.9)
-    assert check(setting, concentrations, scale=250.0).verdict == Verdict.HOLDS
-    assert check(setting, concentrations, scale=100.0).verdict == Verdict.REFUTED
+def test_verdict_follows_the_scale(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scale, verdict in ((250.0, Verdict.HOLDS), (100.0, Verdict.REFUTED)):
+        monkeypatch.setattr(theorem_4, "SCALE", scale)
+        assert check(setting, concentrations=(0.5, 0.7, 0.9)).verdict == verdict
     numbers = check(setting).numbers
     enough = numbers["ρ up to which s = 250 is enough"]
     assert 250 * float(smallest_slope(enough)) == pytest.approx(1)

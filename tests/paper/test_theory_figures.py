@@ -1,4 +1,4 @@
-"""Figures 1, 2, 3 and 6: their verdicts follow their inputs, and their images are whole."""
+"""Drawn figures: what they show is right, and their images are whole."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,30 +9,26 @@ import scipy.optimize
 import torch
 from PIL import Image
 
-from wcdas.paper import CLAIMS, figure_1, figure_2, figure_3, figure_6
-from wcdas.paper.claim import Finding, Setting, Verdict
+from wcdas.paper import Finding, Verdict
+from wcdas.paper.circle import CAUCHY_AND_NORMAL
+from wcdas.paper.head import gradient
+from wcdas.paper.theorem_2 import smallest_error
+from wcdas.paper.theorem_3 import mixture_moments, preferences, preferred
 
-Found = Callable[[Callable[..., Finding]], Finding]
-
-
-def test_figure_1_follows_the_kernels(setting: Setting, found: Found) -> None:
-    assert found(figure_1.check).verdict == Verdict.HOLDS
-    assert figure_1.check(setting, concentrations=(0.6, 0.6)).verdict == Verdict.REFUTED
+Found = Callable[[str], Finding]
 
 
 @pytest.mark.slow
-def test_figure_2_follows_the_rule(setting: Setting, found: Found) -> None:
-    finding = found(figure_2.check)
+def test_figure_2_follows_the_rule(found: Found, changed: Callable[..., Finding]) -> None:
+    finding = found("figure-2")
     assert finding.verdict == Verdict.CORRECTED
     assert finding.numbers["cells that change with the number of terms"] == 0
-    corrected = figure_2.check(
-        setting,
-        rule=lambda mean, spread: torch.where(
-            spread < 0.15, mean > 0.85, (spread > 0.25) | (mean > 0.55)
-        ),
-    )
-    assert corrected.verdict == Verdict.HOLDS
-    reversed_rule = figure_2.check(setting, rule=lambda mean, spread: spread < 0.15)
+
+    def corrected(mean: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
+        return torch.where(spread < 0.15, mean > 0.85, (spread > 0.25) | (mean > 0.55))
+
+    assert changed("figure-2", printed_rule=corrected).verdict == Verdict.HOLDS
+    reversed_rule = changed("figure-2", printed_rule=lambda mean, spread: spread < 0.15)
     assert reversed_rule.verdict == Verdict.REFUTED
 
 
@@ -42,7 +38,7 @@ def test_figure_2_against_draws(mean: float, spread: float) -> None:
     n = np.arange(1, 31)
     moments = np.array([(rho ** (k * k)).mean() for k in n])
     cell = round(10 * spread) - 1, round(10 * mean) - 1
-    exact = figure_2.mixture_moments(30)[cell]
+    exact = mixture_moments(30)[cell]
     np.testing.assert_allclose(exact, moments, atol=0.003)
 
     def least(power: int) -> float:
@@ -57,18 +53,10 @@ def test_figure_2_against_draws(mean: float, spread: float) -> None:
         )
         return float(found.fun) / np.pi
 
-    cauchy, normal = figure_2.errors(exact)
-    np.testing.assert_allclose([cauchy, normal], [least(1), least(2)], rtol=1e-6)
-    rows = {
-        r[0]: r[1:] for r in figure_2._table(figure_2.preferred(figure_2.mixture_moments(30))).rows
-    }
+    errors = [float(smallest_error(family, exact)) for family in CAUCHY_AND_NORMAL]
+    np.testing.assert_allclose(errors, [least(1), least(2)], rtol=1e-6)
+    rows = {r[0]: r[1:] for r in preferences(preferred(mixture_moments(30))).rows}
     assert rows[f"{spread:g}"][cell[1]] == ("C" if least(1) < least(2) else "N")
-
-
-def test_figure_3_follows_the_angles(setting: Setting, found: Found) -> None:
-    assert found(figure_3.check).verdict == Verdict.HOLDS
-    assert figure_3.check(setting, near=40.0).verdict == Verdict.REFUTED
-    assert figure_3.check(setting, far=5.0).verdict == Verdict.REFUTED
 
 
 def test_gradient_is_the_difference_quotient() -> None:
@@ -78,12 +66,7 @@ def test_gradient_is_the_difference_quotient() -> None:
         return (1 - r**2) / (2 * np.pi * (1 + r**2 - 2 * r * torch.cos(angle)))
 
     quotient = (density(rho + step) - density(rho - step)) / (2 * step)
-    torch.testing.assert_close(figure_3.gradient(rho, angle), quotient, rtol=1e-7, atol=1e-9)
-
-
-def test_figure_6_follows_the_pair(setting: Setting, found: Found) -> None:
-    assert found(figure_6.check).verdict == Verdict.CORRECTED
-    assert figure_6.check(setting, pair=(0.0, 0.0)).verdict == Verdict.HOLDS
+    torch.testing.assert_close(gradient(rho, angle), quotient, rtol=1e-7, atol=1e-9)
 
 
 NAMES = ["figure-1", "figure-2", "figure-3", "figure-6", "theorem-1", "theorem-2", "theorem-4"]
@@ -91,7 +74,7 @@ NAMES = ["figure-1", "figure-2", "figure-3", "figure-6", "theorem-1", "theorem-2
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_cut_off(name: str, found: Found) -> None:
-    (svg,) = found(CLAIMS[name].check).figures
+    (svg,) = found(name).figures
     assert svg.read_text("utf-8").rstrip().endswith("</svg>")
     image = np.asarray(Image.open(Path(svg).with_suffix(".png")).convert("L"))
     edges = [image[:4], image[-4:], image[:, :4], image[:, -4:]]

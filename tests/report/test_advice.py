@@ -20,8 +20,7 @@ from wcdas.report.facts import Confusion, Facts, Failing, facts_of, failing_clas
 from wcdas.report.record import Record, read_record
 from wcdas.report.settings import differing
 from wcdas.run.folder import RunFolder
-from wcdas.run.recipes import resolve
-from wcdas.run.settings import read_layers
+from wcdas.run.settings import read_request
 
 QUICK = {"epochs": 1, "batch_size": 64}
 
@@ -330,8 +329,7 @@ def test_a_network_of_this_package_gives_way_to_one_with_weights(digits_run):
     facts = facts_of(read_record(digits_run.path), None)
     assert facts.network == "backbone.name=resnet50 backbone.weights=pretrained"
     assert facts.epochs == 1
-    layers, method = read_layers(digits_run.path / "run.toml", facts.network.split(), None)
-    config = resolve(method, "", layers, {}, None)
+    config = read_request(digits_run.path / "run.toml", facts.network.split(), None).check()
     assert (config.backbone.name, config.backbone.weights) == ("resnet50", "pretrained")
 
 

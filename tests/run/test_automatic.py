@@ -8,7 +8,7 @@ from wcdas.data.dataset import ArrayImages
 from wcdas.data.sources.assembly import assemble
 from wcdas.run import automatic as module
 from wcdas.run.automatic import FINE_TUNING, automatic
-from wcdas.run.recipes import resolve
+from wcdas.run.settings import resolve
 
 
 def images(size):

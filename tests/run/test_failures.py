@@ -12,7 +12,7 @@ import torch
 import wcdas
 from wcdas.errors import InputError, WorkError
 from wcdas.run import checkpoint
-from wcdas.run.folder import explained
+from wcdas.run.folder import failures_explained
 
 
 def test_a_loss_that_is_no_number(tmp_path, start):
@@ -100,13 +100,16 @@ def test_a_full_disk(small_disk, tmp_path, start, written):
     ],
 )
 def test_out_of_memory_ends_with_advice(error, tmp_path):
-    with pytest.raises(WorkError, match=r"batch_size.*accumulate.*input_size"), explained(tmp_path):
+    with (
+        pytest.raises(WorkError, match=r"batch_size.*accumulate.*input_size"),
+        failures_explained(tmp_path),
+    ):
         raise error
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), PermissionError(13, "no")])
 def test_other_errors_are_not_hidden(error, tmp_path):
-    with pytest.raises(type(error), match=r"a bug|no"), explained(tmp_path):
+    with pytest.raises(type(error), match=r"a bug|no"), failures_explained(tmp_path):
         raise error
 
 

@@ -9,10 +9,9 @@ import tomli_w
 import wcdas
 from wcdas.errors import InputError
 from wcdas.methods import list_methods
-from wcdas.run.effect import check_effect
-from wcdas.run.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header, resolve
+from wcdas.run.recipes import list_recipes, parse_settings, read_recipe, read_recipe_header
 from wcdas.run.schedule import planned
-from wcdas.run.settings import check_keys, read_layers
+from wcdas.run.settings import check_effect, check_keys, read_request, resolve
 from wcdas.run.spec import as_table, build
 
 
@@ -62,8 +61,8 @@ def test_a_method_may_need_rates_of_its_own():
     assert stage("classifier", method="wcdas", dataset="cifar100-lt").lr == 0.005
     assert stage("classifier", method="crt", dataset="cifar100-lt").lr == 0.2
     assert stage("classifier", method="crt", dataset="cifar100-lt", settings=["lr=0.3"]).lr == 0.3
-    layers, method = read_layers("cifar100-lt", None, "crt")
-    assert resolve(method, "own folder", layers, {}, None).stages["classifier"].lr == 0.2
+    request = read_request("cifar100-lt", None, "crt")
+    assert request.check().stages["classifier"].lr == 0.2
 
 
 def test_a_continued_stage_is_as_the_one_before_it():
@@ -297,7 +296,7 @@ def test_run_toml_has_the_resolved_recipe(tmp_path):
 
 def test_settings_from_python_may_be_tables():
     settings = {"stages.classifier.sampler_options": {"per_class": 8}, "amp": "bf16"}
-    (table,), _ = read_layers(None, settings, None)
+    (table,) = read_request(None, settings, None).layers
     assert table["stages"]["classifier"]["sampler_options"] == {"per_class": 8}
     assert table["amp"] == "bf16"
 

@@ -8,9 +8,9 @@ import pytest
 from rich.console import Console
 
 import wcdas
-from wcdas.api import _configure
 from wcdas.data.dataset import Dataset
 from wcdas.data.split import holdout
+from wcdas.run.settings import read_request
 
 
 def told(data: Path, out: Path, **settings: object) -> list[str]:
@@ -50,6 +50,6 @@ def test_it_is_where_there_are_no_two_batches(batch_size, single):
     labels, classes = dataset.train.labels, dataset.num_classes
     kept = len(holdout(labels, classes, 0.05, key=7)[0])
     assert 2 * 155 <= kept < 2 * 160
-    layers = [{"batch_size": batch_size}]
-    _, notes = _configure(dataset, "digits-lt", "softmax", layers, 0, "cpu", False)
+    request = read_request(None, {"batch_size": batch_size}, "softmax")
+    _, notes = request.resolve(dataset, "digits-lt", "cpu", skip_bad=False)
     assert [f"with {kept} training" in note for note in notes] == [True] * single

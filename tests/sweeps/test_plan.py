@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wcdas.errors import InputError
-from wcdas.sweeps.asked import Asked, extended, new_plan
+from wcdas.sweeps.plan import Asked, extended, new_plan
 
 
 def plan(methods="softmax,wcdas", **asked):
@@ -23,8 +23,8 @@ def test_a_stage_is_set_for_the_methods_that_have_it():
     settings = {"epochs": 2, "stages.classifier.lr": 0.5}
     asked = plan(settings=settings)
     asked.check()
-    assert asked.layers("wcdas") == [{"epochs": 2, "stages": {"classifier": {"lr": 0.5}}}]
-    assert asked.layers("softmax") == [{"epochs": 2, "stages": {}}]
+    assert asked.request("wcdas").layers == [{"epochs": 2, "stages": {"classifier": {"lr": 0.5}}}]
+    assert asked.request("softmax").layers == [{"epochs": 2, "stages": {}}]
     with pytest.raises(InputError, match="unknown stage of softmax or wcdas-prior 'class"):
         plan("softmax,wcdas-prior", settings=settings).check()
 
@@ -35,8 +35,8 @@ def test_a_stage_that_no_method_has_is_added_to_all(tmp_path):
     asked = plan(recipe=recipe)
     asked.check()
     more = {"more": {"epochs": 4}}
-    assert asked.layers("softmax") == [{"stages": more}, {}]
-    assert asked.layers("wcdas") == [{"stages": more | {"classifier": {"epochs": 5}}}, {}]
+    assert asked.request("softmax").layers == [{"stages": more}, {}]
+    assert asked.request("wcdas").layers == [{"stages": more | {"classifier": {"epochs": 5}}}, {}]
 
 
 def test_a_key_of_a_stage_that_one_method_has_no_use_for_is_left_to_the_others():
@@ -60,8 +60,8 @@ def test_a_recipe_may_say_something_of_one_method(tmp_path):
     recipe.write_text("[methods.softmax]\nlr = 0.5\n")
     asked = plan(recipe=recipe)
     asked.check()
-    assert asked.layers("softmax") == [{"lr": 0.5}, {}]
-    assert asked.layers("wcdas") == [{}]
+    assert asked.request("softmax").layers == [{"lr": 0.5}, {}]
+    assert asked.request("wcdas").layers == [{}]
 
 
 def test_paths_are_full(tmp_path, monkeypatch):

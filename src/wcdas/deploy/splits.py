@@ -16,9 +16,8 @@ from wcdas.data.sources import open_data
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
 from wcdas.run.folder import RunFolder
-from wcdas.run.places import place, short
 from wcdas.run.prediction import predict_split
-from wcdas.run.resuming import same_data
+from wcdas.run.settings import full_path, same_data, short_name
 
 
 def dataset_for(
@@ -36,7 +35,7 @@ def dataset_for(
     stored = RunFolder(run).read_run() if run.is_dir() else None
     if data is None and stored is None:
         raise InputError(f"{run} is a model file and names no dataset; give one with --data")
-    if stored is not None and (data is None or place(data) == stored["data"]["source"]):
+    if stored is not None and (data is None or full_path(data) == stored["data"]["source"]):
         data = stored["data"]["source"] if data is None else data
         options = stored["data"] | dict(options)
         dataset = open_data(data, options, skip_bad)
@@ -46,14 +45,14 @@ def dataset_for(
         dataset = open_data(data, options, skip_bad)
         if "split_seed" in dataset.description:
             dataset = replace(dataset, test=dataset.train.joined(dataset.test))
-    dataset = replace(dataset, name=short(data))
-    _check_kind(model, dataset, place(data))
+    dataset = replace(dataset, name=short_name(data))
+    _check_kind(model, dataset, full_path(data))
     own = model.class_names
     missing = sorted(set(dataset.class_names) - set(own))
     if missing:
         raise InputError(
-            f"{place(data)} has class {missing[0]!r}, which the model does not know; expected only "
-            f"classes among its {len(own)}"
+            f"{full_path(data)} has class {missing[0]!r}, which the model does not know; expected "
+            f"only classes among its {len(own)}"
         )
     if dataset.class_names == own:
         return dataset

@@ -1,9 +1,29 @@
-"""The circle as equally spaced angles, on which sums of smooth functions are integrals."""
+"""The circle as equally spaced angles, and the two families of densities that the paper fits."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.distributions import Categorical
+
+from wcdas.circular import CircularDistribution, Mixture, WrappedCauchy, WrappedNormal
+
+Family = type[CircularDistribution]
+CAUCHY_AND_NORMAL: tuple[Family, Family] = (WrappedCauchy, WrappedNormal)
+
+
+def spelled(family: Family) -> str:
+    return {WrappedCauchy: "wrapped Cauchy", WrappedNormal: "wrapped Normal"}[family]
+
+
+def double(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def orders(count: int) -> Tensor:
+    """Return n = 1 … count."""
+    return torch.arange(1, count + 1, dtype=torch.float64)
 
 
 def angles(count: int = 4096) -> Tensor:
@@ -11,5 +31,12 @@ def angles(count: int = 4096) -> Tensor:
 
 
 def integral(values: Tensor) -> Tensor:
-    """∫ over the circle of a function given at `angles` (last dimension)."""
+    """∫ over the circle of a function given at `angles` (last dimension), where the sum over
+    equally spaced angles is exact for smooth functions."""
     return values.mean(-1) * 2 * math.pi
+
+
+def mixed(kernels: WrappedNormal, weights: Sequence[float] = ()) -> Mixture:
+    """Return the sum of a class's kernels, which weigh the same without `weights`."""
+    equal = (1.0,) * len(kernels.mean_resultant_length)
+    return Mixture(Categorical(double(*(weights or equal))), kernels)

@@ -6,8 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from rich.console import Console
+from torch import Tensor
 
-MODES = ("quick", "real")
+TOLERANCE = 1e-10
 
 
 class Verdict(StrEnum):
@@ -18,7 +19,7 @@ class Verdict(StrEnum):
 
 
 def judge(stated: bool, corrected: bool = False) -> Verdict:
-    """The verdict on a statement that is true as it stands, or after its correction, or not."""
+    """Return the verdict on a statement that is true as it stands, or after its correction."""
     if stated:
         return Verdict.HOLDS
     return Verdict.CORRECTED if corrected else Verdict.REFUTED
@@ -71,3 +72,26 @@ class Claim:
     cost: str
     check: Callable[[Setting], Finding]
     tolerance: str = ""
+
+
+def gap(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference, relative to the largest value."""
+    return float((left - right).abs().max() / right.abs().max())
+
+
+def identity(
+    left: Tensor, right: Tensor, what: str, corrected: Tensor | None = None, correction: str = ""
+) -> Finding:
+    """Judge an equation: `left` as printed, perhaps `corrected`, against `right`, computed in
+    another way."""
+    as_printed = gap(left, right)
+    numbers = {"largest relative difference": as_printed}
+    if as_printed <= TOLERANCE:
+        return Finding(judge(True), f"{what}: both sides agree to {as_printed:.1e}.", numbers)
+    sentence = f"{what}: the two sides differ by {as_printed:.2g} of the largest value."
+    if corrected is None:
+        return Finding(judge(False), sentence, numbers)
+    after = gap(corrected, right)
+    numbers["the same after the correction"] = after
+    sentence += f" {correction}: {after:.1e}."
+    return Finding(judge(False, after <= TOLERANCE), sentence, numbers)

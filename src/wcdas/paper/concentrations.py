@@ -1,35 +1,38 @@
-"""ρ of trained WCDAS heads: by group over the epochs, and of every class when a stage ended."""
+"""ρ of trained WCDAS heads: by group over the epochs (Figures 4, 5 and 7), and of every class
+beside the number of its images."""
 
+import json
+import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.stats import spearmanr, t
 
-from wcdas.data import TAILED
-from wcdas.paper.claim import Setting
-from wcdas.paper.tables.protocols import STAND_IN, protocol
-from wcdas.paper.tables.training import run_folders, train
-from wcdas.report.style import COLOURS, HATCHES
-from wcdas.run.folder import RunFolder
+from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
+from wcdas.paper.runs import STAND_IN, finished_runs, protocol, train
+from wcdas.report import COLOURS, HATCHES, MARKERS, draw
 
-GROUPS = ("few", "medium", "many")
-IN_WORDS = {
+GROUPS = {
     "few": "few (< 20 images)",
     "medium": "medium (20 to 100)",
     "many": "many (> 100)",
 }
-REPRESENTATION, CLASSIFIER = "representation", "classifier"
+REPRESENTATION, CLASSIFIER = BOTH = ("representation", "classifier")
 
 Groups = dict[str, float]
+Runs = list[Path]  # of one protocol, by seed
 
 
 @dataclass(frozen=True)
-class Place:
+class Trained:
     """A dataset that WCDAS is trained on, what the paper calls it, and for how long if not by its
     recipe."""
 
@@ -46,104 +49,383 @@ class Place:
     def name(self) -> str:
         return self.label or f"{self.data}, imbalance {self.imbalance:g}"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {} if self.epochs is None else {"stages.representation.epochs": self.epochs}
 
-
-IMAGENET = Place("imagenet-lt", label="ImageNet-LT")
-INATURALIST = Place("inat2018", label="iNaturalist 2018")
-CIFAR_100 = Place("cifar100-lt", 100, "CIFAR-100-LT, imbalance 100")
-CIFAR_10 = Place("cifar10-lt", 100, "CIFAR-10-LT, imbalance 100")
+IMAGENET = Trained("imagenet-lt", label="ImageNet-LT")
+INATURALIST = Trained("inat2018", label="iNaturalist 2018")
+CIFAR_100 = Trained("cifar100-lt", 100, "CIFAR-100-LT, imbalance 100")
+CIFAR_10 = Trained("cifar10-lt", 100, "CIFAR-10-LT, imbalance 100")
 # ρ moves slowly: more epochs than the tables have, as many as quick mode can afford.
-DIGITS = Place(STAND_IN, 100, epochs=80)
-MILDER_DIGITS = Place(STAND_IN, 10, epochs=80)
+DIGITS = Trained(STAND_IN, 100, epochs=80)
+MILDER_DIGITS = Trained(STAND_IN, 10, epochs=80)
+
+# Each figure is drawn from the first of its datasets that has runs, Figure 5 from all that have.
+FIRST_OF = (IMAGENET, CIFAR_100, DIGITS)
+ALL_OF = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, MILDER_DIGITS)
+FIRST_OF_FEWER = (CIFAR_100, DIGITS)
 
 
-def trained(
-    setting: Setting, places: Sequence[Place], variants: Sequence[Mapping[str, Any]] = ({},)
-) -> dict[Place, list[list[RunFolder]]]:
-    """The runs of every variant, by seed, at the places that have them all."""
-    wanted = {
-        place: [
-            protocol("wcdas", place.data, place.imbalance, place.settings | dict(v))
-            for v in variants
+def runs_on(
+    setting: Setting, datasets: Sequence[Trained], variants: Iterable[Mapping[str, Any]] = ({},)
+) -> dict[Trained, list[Runs]]:
+    """Return the runs of every variant on the datasets that have them all."""
+    wanted = {}
+    for dataset in datasets:
+        epochs = {"stages.representation.epochs": dataset.epochs} if dataset.epochs else {}
+        wanted[dataset] = [
+            protocol("wcdas", dataset.data, dataset.imbalance, epochs | dict(variant))
+            for variant in variants
         ]
-        for place in places
-    }
     train(setting, [(one, "wcdas") for protocols in wanted.values() for one in protocols])
     runs = {
-        place: [run_folders(setting, one, "wcdas") for one in protocols]
-        for place, protocols in wanted.items()
+        dataset: [finished_runs(setting, one, "wcdas") for one in protocols]
+        for dataset, protocols in wanted.items()
     }
-    return {place: found for place, found in runs.items() if all(found)}
+    return {dataset: found for dataset, found in runs.items() if all(found)}
 
 
-def epochs(runs: Sequence[RunFolder], stage: str) -> list[Groups]:
-    """The mean ρ of each group after each epoch of a stage, over the seeds."""
-    logs = [[line["rho"] for line in run.read_log() if line["stage"] == stage] for run in runs]
+def not_measured(claim: str, datasets: Sequence[Trained], found: Iterable[Trained]) -> str:
+    """Return which of the paper's datasets are missing, and the command that trains on them."""
+    missing = [one for one in datasets if one.is_of_the_paper and one not in set(found)]
+    if not missing:
+        return ""
+    root = "" if all(one.imbalance is not None for one in missing) else " --data-root IMAGES"
+    return (
+        f" Not measured: {'; '.join(one.name for one in missing)}. "
+        f"`wcdas paper {claim} --mode real{root} --out DIR` trains on them."
+    )
+
+
+def _log(run: Path, stage: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["stage"] == stage]
+
+
+def epochs(runs: Runs, stage: str) -> list[Groups]:
+    """Return the mean ρ of each group after each epoch of a stage, over the seeds."""
+    logs = [[line["rho"] for line in _log(run, stage)] for run in runs]
     return [
         {group: fmean(line[group] for line in lines) for group in GROUPS if group in lines[0]}
         for lines in zip(*logs, strict=True)
     ]
 
 
-def by_class(runs: Sequence[RunFolder], stage: str) -> NDArray[np.float64]:
-    """ρ of every class at the end of a stage, over the seeds."""
-    ends = [
-        line["rho_by_class"]
-        for run in runs
-        for line in run.read_log()
-        if line["stage"] == stage and "rho_by_class" in line
-    ]
+def by_class(runs: Runs, stage: str) -> NDArray[np.float64]:
+    """Return ρ of every class at the end of a stage, over the seeds."""
+    lines = [line for run in runs for line in _log(run, stage)]
+    ends = [line["rho_by_class"] for line in lines if "rho_by_class" in line]
     rho: NDArray[np.float64] = np.asarray(ends, dtype=np.float64).mean(0)
     return rho
 
 
-def class_counts(run: RunFolder) -> list[int]:
-    counts: list[int] = run.read_run()["info"]["class_counts"]
+def class_counts(run: Path) -> list[int]:
+    counts: list[int] = tomllib.loads((run / "run.toml").read_text("utf-8"))["info"]["class_counts"]
     return counts
 
 
 def tail_is_larger(groups: Groups) -> bool:
-    """Few above medium above many, of the groups that there are."""
+    """Return whether few is above medium and medium above many, of the groups that there are."""
     values = [groups[group] for group in GROUPS if group in groups]
     return all(tail > head for tail, head in pairwise(values))
 
 
-def bars(axes: Axes, groups: Mapping[str, Groups], lowest: float = 0.0) -> None:
-    """Three bars, few, medium and many, for each name, with their values above them."""
-    width = 0.27
-    for i, group in enumerate(GROUPS):
-        places = [x for x, values in enumerate(groups.values()) if group in values]
-        heights = [values[group] for values in groups.values() if group in values]
-        drawn = axes.bar(
-            [x + (i - 1) * width for x in places],
-            heights,
-            width,
-            label=IN_WORDS[group],
-            color=("#555555", "#56B4E9", "white")[i],
-            edgecolor=COLOURS[0],
-            hatch=("", HATCHES[1], "")[i],
-            linewidth=0.8,
-        )
-        axes.bar_label(drawn, fmt="%.2f", fontsize=7, padding=1)
-    axes.set_xticks(range(len(groups)), list(groups))
-    axes.set_ylim(lowest, 1.0)
-    axes.set_ylabel("mean ρ of the classes")
+def told(groups: Groups) -> str:
+    return ", ".join(f"{group} {groups[group]:.3f}" for group in GROUPS if group in groups)
 
 
-def not_measured(claim: str, places: Sequence[Place], found: Iterable[Place]) -> str:
-    """Which of the paper's datasets are missing, and the command that trains on them."""
-    missing = [place for place in places if place.is_of_the_paper and place not in set(found)]
-    if not missing:
-        return ""
-    root = "" if all(place.data in TAILED for place in missing) else " --data-root IMAGES"
-    return (
-        f" Not measured: {'; '.join(place.name for place in missing)}. "
-        f"`wcdas paper {claim} --mode real{root} --out DIR` trains on them."
+def draw_bars(
+    setting: Setting,
+    name: str,
+    size: tuple[float, float],
+    groups: Mapping[str, Groups],
+    title: str,
+    xlabel: str = "",
+) -> Path:
+    """Draw three bars, few, medium and many, for each name, with their values above them."""
+
+    def paint(figure: Figure) -> None:
+        axes, width = figure.subplots(), 0.27
+        for i, (group, words) in enumerate(GROUPS.items()):
+            bars = {x: of[group] for x, of in enumerate(groups.values()) if group in of}
+            drawn = axes.bar(
+                [x + (i - 1) * width for x in bars],
+                list(bars.values()),
+                width,
+                label=words,
+                color=("#555555", "#56B4E9", "white")[i],
+                edgecolor=COLOURS[0],
+                hatch=("", HATCHES[1], "")[i],
+                linewidth=0.8,
+            )
+            axes.bar_label(drawn, fmt="%.2f", fontsize=7, padding=1)
+        axes.set_xticks(range(len(groups)), list(groups))
+        axes.set(ylim=(0.0, 1.0), ylabel="mean ρ of the classes", title=title, xlabel=xlabel)
+        figure.legend(loc="outside lower center", ncols=3)
+
+    return draw(setting.figures, name, size, paint)
+
+
+def figure_4(setting: Setting) -> Finding:
+    """At the first of the datasets that has runs; only the paper's own data decides."""
+    found = runs_on(setting, FIRST_OF)
+    rest = not_measured("figure-4", FIRST_OF, found)
+    if not found:
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
+    dataset, (runs,) = next(iter(found.items()))
+    first, second = epochs(runs, REPRESENTATION), epochs(runs, CLASSIFIER)
+    shares = (10 / 90, 40 / 90, 1.0)  # of the epochs: the paper's 10th, 40th and 90th
+    numbers = [max(1, round(share * len(first))) for share in shares]
+    shown = {f"epoch {n}": first[n - 1] for n in numbers}
+    verdict, sentence = judged_4(list(shown.values()), second[-1])
+    shown[f"classifier, epoch {len(second)}"] = second[-1]
+    title = f"WCDAS on {dataset.name}: representation learning, then the classifier alone"
+    return Finding(
+        verdict if dataset.is_of_the_paper else Verdict.NEEDS_DATA,
+        f"On {dataset.name}, {sentence}{rest}",
+        {f"ρ of {g}, {when}": v for when, groups in shown.items() for g, v in groups.items()},
+        (draw_bars(setting, "figure-4", (7, 3.6), shown, title),),
     )
 
 
-def told(groups: Groups) -> str:
-    return ", ".join(f"{group} {groups[group]:.3f}" for group in GROUPS if group in groups)
+def judged_4(during: list[Groups], after: Groups) -> tuple[Verdict, str]:
+    """ρ grows, the tail's is larger when representation learning ends, and then they approach."""
+    last = during[-1]
+    grows = all(later[g] > sooner[g] for sooner, later in pairwise(during) for g in last)
+    larger = tail_is_larger(last)
+    tail, *_, head = last
+    gap, gap_after = last[tail] - last[head], after[tail] - after[head]
+    approach = abs(gap_after) < abs(gap)
+    sentence = (
+        f"ρ {'grows' if grows else 'does not grow'} in every group from one shown epoch to the "
+        f"next; representation learning ends at {told(last)}, so the tail "
+        f"{'has' if larger else 'does not have'} the larger ρ; the difference between {tail} and "
+        f"{head} {'shrinks' if approach else 'does not shrink'} in the classifier stage, from "
+        f"{gap:+.3f} to {gap_after:+.3f}."
+    )
+    return judge(grows and larger and approach, corrected=larger), sentence
+
+
+def figure_5(setting: Setting) -> Finding:
+    found = runs_on(setting, ALL_OF)
+    rest = not_measured("figure-5", ALL_OF, found)
+    if not found:
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
+    ends = {dataset: epochs(runs, REPRESENTATION)[-1] for dataset, (runs,) in found.items()}
+    sentence = "When representation learning ends: " + "; ".join(
+        f"{dataset.name}: {told(groups)}, so the tail "
+        f"{'has' if tail_is_larger(groups) else 'does not have'} the larger ρ"
+        for dataset, groups in ends.items()
+    )
+    shown = {dataset.name.replace(", ", ",\n"): groups for dataset, groups in ends.items()}
+    size, title = (max(6.0, 1.9 * len(ends)), 3.6), "WCDAS when representation learning ends"
+    return Finding(
+        judged_5([groups for dataset, groups in ends.items() if dataset.is_of_the_paper]),
+        f"{sentence}.{rest}",
+        {f"ρ of {g}, {of.name}": v for of, groups in ends.items() for g, v in groups.items()},
+        (draw_bars(setting, "figure-5", size, shown, title),),
+    )
+
+
+def judged_5(ends: list[Groups]) -> Verdict:
+    """Judge by the paper's datasets alone."""
+    larger = [tail_is_larger(groups) for groups in ends]
+    return judge(all(larger), any(larger)) if larger else Verdict.NEEDS_DATA
+
+
+STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+SIMILAR = 0.05
+
+
+def figure_7(setting: Setting) -> Finding:
+    found = runs_on(setting, FIRST_OF, [{"head.init": start} for start in STARTS])
+    rest = not_measured("figure-7", FIRST_OF, found)
+    if not found:
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
+    dataset, variants = next(iter(found.items()))
+    last = [epochs(runs, REPRESENTATION)[-1] for runs in variants]
+    ends = {f"{start:g}": groups for start, groups in zip(STARTS, last, strict=True)}
+    verdict, sentence = judged_7(last)
+    title = f"WCDAS on {dataset.name}, when representation learning ends"
+    xlabel = r"value at which $w_\rho$ starts"
+    return Finding(
+        verdict if dataset.is_of_the_paper else Verdict.NEEDS_DATA,
+        f"On {dataset.name}, {sentence}{rest}",
+        {f"ρ of {g}, start {start}": v for start, of in ends.items() for g, v in of.items()},
+        (draw_bars(setting, "figure-7", (7, 3.8), ends, title, xlabel),),
+    )
+
+
+def judged_7(ends: list[Groups]) -> tuple[Verdict, str]:
+    """Judge whether every group ends alike from all starts, and has the paper's order from each."""
+    spreads = {g: max(end[g] for end in ends) - min(end[g] for end in ends) for g in ends[0]}
+    widest = max(spreads, key=spreads.__getitem__)
+    similar = spreads[widest] <= SIMILAR
+    ordered = sum(map(tail_is_larger, ends))
+    sentence = (
+        f"ρ from {len(ends)} starts differs at the end by up to {spreads[widest]:.3f} ({widest}), "
+        f"which is {'within' if similar else 'more than'} {SIMILAR}; few > medium > many holds for "
+        f"{ordered} of them."
+    )
+    return judge(similar and ordered == len(ends), similar), sentence
+
+
+# Does ρ know the label? The paper holds that classes with fewer images end with a larger ρ. WCDAS
+# is trained under its protocol and with one thing changed at a time, and Spearman's correlation of
+# ρ with the number of training images is taken at the end of both stages.
+
+LEVEL = 0.05
+AS_IN_THE_PAPER = "the paper's protocol"
+
+
+def _in_both(key: str, value: Any) -> dict[str, Any]:
+    return {f"stages.{stage}.{key}": value for stage in BOTH}
+
+
+CONDITIONS: dict[str, Mapping[str, Any]] = {
+    AS_IN_THE_PAPER: {},
+    "no weight decay on w_ρ and s": _in_both("concentration_weight_decay", 0.0),
+    "weight decay 0.0005 on w_ρ and s": _in_both("concentration_weight_decay", 5e-4),
+    "weight decay 0.01 on w_ρ and s": _in_both("concentration_weight_decay", 1e-2),
+    "weight decay 0.0005 on everything": _in_both("weight_decay", 5e-4),
+    "stage 1: square-root sampler": {"stages.representation.sampler": "square-root"},
+    "stage 1: class-balanced sampler": {"stages.representation.sampler": "class-balanced"},
+    "stage 1: class prior in the loss": {"stages.representation.prior": 1.0},
+    "w_ρ starts at −2": {"head.init": -2.0},
+    "w_ρ starts at −1": {"head.init": -1.0},
+    "w_ρ starts at 1": {"head.init": 1.0},
+    "w_ρ starts at 2": {"head.init": 2.0},
+}
+SHOWN = (AS_IN_THE_PAPER, "stage 1: class-balanced sampler", "stage 1: class prior in the loss")
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's, of ρ with the class counts; negative where the tail has the larger ρ."""
+
+    value: float
+    p: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2f} (p = {self.p:.2g})"
+
+
+def correlation(rho: Any, counts: Any) -> Correlation:
+    found = spearmanr(rho, counts)
+    return Correlation(float(found.statistic), float(found.pvalue))
+
+
+def label_awareness(setting: Setting) -> Finding:
+    found = runs_on(setting, FIRST_OF_FEWER, CONDITIONS.values())
+    rest = not_measured("label-awareness", FIRST_OF_FEWER, found)
+    if not found:
+        return Finding(Verdict.NEEDS_DATA, rest.strip())
+    dataset, variants = next(iter(found.items()))
+    runs = dict(zip(CONDITIONS, variants, strict=True))
+    counts = class_counts(variants[0][0])
+    correlations = {
+        name: {stage: correlation(by_class(of, stage), counts) for stage in BOTH}
+        for name, of in runs.items()
+    }
+    first = {name: of[REPRESENTATION] for name, of in correlations.items()}
+    images = f"{dataset.name}: {len(counts)} classes, {counts[0]} to {min(counts)} images"
+    table = Table(
+        f"Spearman's correlation of ρ with the class count, {images}",
+        ("condition", *(f"end of the {stage} stage" for stage in BOTH)),
+        tuple((name, *map(str, of.values())) for name, of in correlations.items()),
+        "Negative: classes with fewer images have the larger ρ, as the paper says.",
+    )
+
+    def paint(figure: Figure) -> None:
+        _paint(
+            figure,
+            {name: by_class(of, REPRESENTATION) for name, of in runs.items()},
+            counts,
+            correlations,
+        )
+
+    return Finding(
+        judged_awareness(first),
+        f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
+        f"{images}.){rest}",
+        {f"{name}, {stage}": of[stage].value for name, of in correlations.items() for stage in of},
+        (draw(setting.figures, "label-awareness", (10, 4.4), paint),),
+        (table,),
+    )
+
+
+def judged_awareness(first: Mapping[str, Correlation]) -> Verdict:
+    """Judge that it holds under every condition, or under the paper's own alone; else it is
+    refuted, if anything is clear."""
+    tail, head = _sides(first)
+    if not tail and not head:
+        return Verdict.NEEDS_DATA
+    return judge(len(tail) == len(first), corrected=AS_IN_THE_PAPER in tail)
+
+
+def conclusion(first: Mapping[str, Correlation]) -> str:
+    tail, head = _sides(first)
+    unclear = [name for name in first if name not in (*tail, *head)]
+    known = "ρ shows no clear relation to the class count"
+    if AS_IN_THE_PAPER in tail:
+        known = "ρ knows the label as the paper says: the fewer images, the larger ρ"
+    elif AS_IN_THE_PAPER in head:
+        known = "ρ knows the label, but the other way round: the fewer images, the smaller ρ"
+    parts = [f"{known}, {first[AS_IN_THE_PAPER]} under {AS_IN_THE_PAPER}."]
+    for what, names in (
+        ("The tail has clearly the larger ρ", tail),
+        ("The head has clearly the larger ρ", head),
+        ("Not clear", unclear),
+    ):
+        values = "; ".join(f"{name} {first[name].value:+.2f}" for name in names)
+        of_all = f"{len(names)} of {len(first)} conditions"
+        parts.append(f"{what} under {of_all}{': ' * bool(values)}{values}.")
+    return " ".join(parts)
+
+
+def _sides(first: Mapping[str, Correlation]) -> tuple[list[str], list[str]]:
+    clear = {name: of.value for name, of in first.items() if of.p < LEVEL}
+    tail = [name for name, value in clear.items() if value < 0]
+    return tail, [name for name in clear if name not in tail]
+
+
+def largest_unclear(classes: int) -> float:
+    """Return the correlation whose p is the level, from r·√((C − 2)/(1 − r²)) ~ t with C − 2
+    degrees."""
+    quantile = float(t.ppf(1 - LEVEL / 2, classes - 2))
+    return quantile / math.sqrt(classes - 2 + quantile**2)
+
+
+def _paint(
+    figure: Figure,
+    rho: Mapping[str, NDArray[np.float64]],
+    counts: list[int],
+    correlations: Mapping[str, Mapping[str, Correlation]],
+) -> None:
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
+    for name, marker, colour in zip(SHOWN, MARKERS, COLOURS, strict=False):
+        if name in rho:
+            look = {"color": colour, "markersize": 5, "linewidth": 0.8}
+            left.plot(counts, rho[name], f"{marker}:", label=name, **look)
+    left.set(xscale="log", ylim=(0, 1), xlabel="training images of the class")
+    left.xaxis.set_major_formatter("{x:g}")
+    left.set_ylabel("ρ when representation learning ends")
+    left.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    rows = range(len(correlations))
+    looks: tuple[dict[str, Any], ...] = (
+        {"markersize": 5},
+        {"markersize": 10, "markerfacecolor": "none"},
+    )
+    for stage, marker, look in zip(BOTH, MARKERS, looks, strict=False):
+        values, label = (
+            [of[stage].value for of in correlations.values()],
+            f"end of the {stage} stage",
+        )
+        right.plot(values, rows, marker, color=COLOURS[0], label=label, **look)
+    unclear = largest_unclear(len(counts))
+    right.axvspan(-unclear, unclear, color="#eeeeee", label=f"not clear, p ≥ {LEVEL:g}")
+    right.axvline(0, color="#888888", linewidth=0.8, linestyle="-")
+    right.set_yticks(rows, [name.replace("w_ρ", r"$w_\rho$") for name in correlations])
+    right.invert_yaxis()
+    right.set_xlim(-1.08, 1.08)
+    right.set_xlabel("rank correlation of ρ with the class count\n← tail larger    head larger →")
+    right.grid(axis="y", alpha=0.3, linewidth=0.6)
+    right.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))

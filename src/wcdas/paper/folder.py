@@ -1,19 +1,30 @@
-"""The folder of a run through the paper: which claims were asked for, and how."""
+"""The folder of a run through the paper: which claims were asked for, and what was found.
 
+A claim that is judged stays judged until what its verdict rests on changes.
+"""
+
+import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import wcdas
 from wcdas.errors import InputError, unknown
 from wcdas.files import write_synced
 from wcdas.paper import CLAIMS
-from wcdas.paper.claim import MODES, Setting
+from wcdas.paper.claim import Finding, Setting, Table, Verdict
 from wcdas.run.folder import check_free
+
+MODES = ("quick", "real")
 
 
 def chosen(names: Sequence[str], everything: bool) -> list[str]:
-    """The claims that are asked for, in the paper's order."""
+    """Return the claims that are asked for, in the paper's order."""
     if names and everything:
         raise InputError(f"--all and the name {names[0]!r} were given; expected one or the other")
     for name in names:
@@ -23,7 +34,8 @@ def chosen(names: Sequence[str], everything: bool) -> list[str]:
 
 
 def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
-    """Make the folder, or go on with it; the claims to judge, those asked for before included."""
+    """Make the folder, or go on with it; returns the claims to judge, those asked for before
+    included."""
     if setting.mode not in MODES:
         raise unknown("mode", setting.mode, MODES)
     if setting.measured is not None and not (setting.measured / "paper.json").exists():
@@ -32,21 +44,19 @@ def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
             "earlier wcdas paper --mode real"
         )
     if resume:
-        before = _read(setting.out)
-        if before["mode"] != setting.mode:
+        mode, before = _asked(setting.out)
+        if mode != setting.mode:
             raise InputError(
-                f"{setting.out} was begun with --mode {before['mode']}; go on with the same mode "
-                "or choose another --out"
+                f"{setting.out} was begun with --mode {mode}; go on with the same mode or choose "
+                "another --out"
             )
-        names = [name for name in CLAIMS if name in {*names, *before["claims"]}]
+        names = [name for name in CLAIMS if name in {*names, *before}]
     else:
         check_free(setting.out)
     if not names:
         raise InputError("no claim was named; expected names of `wcdas paper`, or --all")
     try:
-        setting.out.mkdir(parents=True, exist_ok=True)
-        asked = {"mode": setting.mode, "claims": names}
-        write_synced(setting.out / "paper.json", f"{json.dumps(asked, indent=1)}\n".encode())
+        _write(setting.out / "paper.json", {"mode": setting.mode, "claims": names})
     except OSError as error:
         raise InputError(
             f"the output folder {setting.out} cannot be written ({error.strerror}); "
@@ -55,11 +65,72 @@ def begin(names: list[str], setting: Setting, resume: bool) -> list[str]:
     return names
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _asked(path: Path) -> tuple[str, list[str]]:
     try:
         stored = json.loads((path / "paper.json").read_text("utf-8"))
-        return {"mode": str(stored["mode"]), "claims": list(stored["claims"])}
+        return str(stored["mode"]), list(stored["claims"])
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} holds no paper; expected a paper.json in it") from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise InputError(f"{path / 'paper.json'} is damaged: {error}") from None
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_synced(path, f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode())
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finding, and how long it took."""
+
+    finding: Finding
+    seconds: float
+
+
+def fingerprint(setting: Setting) -> str:
+    """Return that of all a verdict depends on: the package, PyTorch, the mode and the data."""
+    data = (setting.mode, setting.data_root, setting.measured)
+    parts = (_package(), torch.__version__, *map(str, data))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def _package() -> str:
+    root = Path(wcdas.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".toml")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def write_result(setting: Setting, name: str, result: Result) -> None:
+    finding = result.finding
+    figures = [str(path.relative_to(setting.out)) for path in finding.figures]
+    stored = asdict(finding) | {"numbers": dict(finding.numbers), "figures": figures}
+    whole = {"fingerprint": fingerprint(setting), "seconds": result.seconds, "finding": stored}
+    _write(setting.out / "results" / f"{name}.json", whole)
+
+
+def read_result(setting: Setting, name: str) -> Result | None:
+    """Return None where there is none, or it rests on other inputs, or data or figures are
+    missing."""
+    try:
+        stored = json.loads((setting.out / "results" / f"{name}.json").read_text("utf-8"))
+        told = stored["finding"]
+        finding = Finding(
+            Verdict(told["verdict"]),
+            told["sentence"],
+            told["numbers"],
+            tuple(setting.out / path for path in told["figures"]),
+            tuple(
+                Table(t["title"], tuple(t["columns"]), tuple(map(tuple, t["rows"])), t["note"])
+                for t in told["tables"]
+            ),
+        )
+        current = stored["fingerprint"] == fingerprint(setting)
+        result = Result(finding, float(stored["seconds"]))
+    except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None
+    complete = all(path.exists() for path in finding.figures)
+    return result if current and complete and finding.verdict != Verdict.NEEDS_DATA else None

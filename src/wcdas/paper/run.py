@@ -4,7 +4,6 @@ import os
 import shlex
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.listing import wrapped
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
-from wcdas.paper.folder import begin, chosen
-from wcdas.paper.page import write_page
-from wcdas.paper.results import Result, read_result, write_result
+from wcdas.paper.folder import Result, begin, chosen, read_result, write_result
+from wcdas.paper.page import tally, write_page
 from wcdas.run.folder import next_folder
 
 STYLES = {
@@ -51,7 +49,7 @@ def _again(out: Path) -> str:
 
 
 def list_claims(width: int | None = None) -> list[str]:
-    """A line for each claim: its name, what it costs, where it stands, what it says."""
+    """Return a line for each claim: its name, what it costs, where it stands, what it says."""
     name, cost = (max(len(getattr(c, of)) for c in CLAIMS.values()) for of in ("name", "cost"))
     lines = [
         f"{claim.name:<{name}}  {claim.cost:<{cost}}  {claim.place}: {claim.statement}"
@@ -88,6 +86,7 @@ def run_paper(
     asked = chosen(names, everything)
     if resume and out is None:
         raise InputError("--resume needs to know which folder; name it with --out")
+    console = console or Console(quiet=True)
     root = data_root or os.environ.get("WCDAS_DATA")
     setting = Setting(
         Path(out) if out else next_folder("paper"),
@@ -102,43 +101,46 @@ def run_paper(
     failures: dict[str, str] = {}
     try:
         for number, name in enumerate(asked, 1):
-            place = f"{number}/{len(asked)} {name}"
+            which = f"{number}/{len(asked)} {name}"
             try:
-                results[name] = _judge(name, place, setting)
+                results[name], took = _judge(name, which, setting, console)
             except (InterruptedRunError, KeyboardInterrupt):
                 raise InterruptedRunError(
                     f"stopped at {name}; go on with: {_again(setting.out)}"
                 ) from None
             except (InputError, WorkError, OSError) as error:
                 failures[name] = str(error)
-                _print(console, f"{place} could not be judged: {error}")
+                console.print(f"{which} could not be judged: {error}")
+            else:
+                verdict = _coloured(results[name].finding.verdict)
+                console.print(Text.assemble(f"{which} ", verdict, f" ({took})"))
     finally:
         page = write_page(setting, results, failures)
     return PaperRun(page, results, failures)
 
 
-def _judge(name: str, place: str, setting: Setting) -> Result:
-    result = read_result(setting, name)
-    took = "kept"
-    if result is None:
-        start = time.monotonic()
-        busy = f"{place}: {CLAIMS[name].cost}"
-        with nullcontext() if setting.console is None else setting.console.status(busy):
-            finding = CLAIMS[name].check(setting)
-        result = Result(finding, time.monotonic() - start)
-        write_result(setting, name, result)
-        took = f"{result.seconds:.1f} s"
-    verdict = result.finding.verdict
-    _print(setting.console, Text.assemble(f"{place} ", (verdict, STYLES[verdict]), f" ({took})"))
-    return result
+def _judge(name: str, which: str, setting: Setting, console: Console) -> tuple[Result, str]:
+    """Return the result of a claim, and how long it took in words."""
+    if kept := read_result(setting, name):
+        return kept, "kept"
+    start = time.monotonic()
+    with console.status(f"{which}: {CLAIMS[name].cost}"):
+        finding = CLAIMS[name].check(setting)
+    result = Result(finding, time.monotonic() - start)
+    write_result(setting, name, result)
+    return result, f"{result.seconds:.1f} s"
+
+
+def _coloured(verdict: Verdict) -> tuple[str, str]:
+    return verdict, STYLES[verdict]
 
 
 def show(run: PaperRun, console: Console) -> None:
-    """What was found in words and tables, claim by claim."""
+    """Print what was found in words and tables, claim by claim."""
     for name, result in run.results.items():
         finding, claim = result.finding, CLAIMS[name]
         console.print(f"\n{name}: {claim.statement}", style="bold")
-        console.print(Text.assemble((finding.verdict, STYLES[finding.verdict]), ". "), end="")
+        console.print(Text.assemble(_coloured(finding.verdict), ". "), end="")
         console.print(finding.sentence)
         for table in finding.tables:
             grid = RichTable(*table.columns, title=table.title, title_justify="left", box=None)
@@ -150,11 +152,5 @@ def show(run: PaperRun, console: Console) -> None:
 
 
 def count(run: PaperRun) -> str:
-    """How many claims came to which verdict, in one line."""
-    verdicts = [result.finding.verdict for result in run.results.values()]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in Verdict if v in verdicts)
-
-
-def _print(console: Console | None, line: str | Text) -> None:
-    if console is not None:
-        console.print(line)
+    """Return how many claims came to which verdict, in one line."""
+    return tally(run.results)

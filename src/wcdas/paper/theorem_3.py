@@ -1,67 +1,41 @@
-"""Theorem 3: with ρ_m spread evenly over [0, 1), which family fits the mixture better?"""
+"""Section 3.2 and Appendix A.4: which family fits a mixture better, for ρ_m spread evenly over
+[0, 1) (Theorem 3) and for ρ_m ~ N(μ_ρ, σ_ρ) (Figure 2)."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from torch import Tensor
+from torch.distributions import Normal
 
-from wcdas.circular import (
-    WrappedCauchy,
-    WrappedNormal,
-    least_square_error,
-)
-from wcdas.paper.circle import angles, integral
-from wcdas.paper.claim import Claim, Finding, Setting, Table, judge
-from wcdas.paper.families import Family, spelled
+from wcdas.circular import WrappedCauchy, WrappedNormal
+from wcdas.paper.circle import CAUCHY_AND_NORMAL, angles, orders, spelled
+from wcdas.paper.claim import Finding, Setting, Table, judge
+from wcdas.paper.theorem_2 import fitted_by_search, smallest_error, uniform_moments
+from wcdas.report import SEQUENTIAL, draw
 
+BETTER, WORSE = CAUCHY_AND_NORMAL
+LOW, HIGH = 0.0, 1.0  # between which ρ_m is uniform
 TERMS = 4096
 KERNELS = 2048
 
 
-def uniform_moments(terms: int = TERMS, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """α_n = E ρ^{n²} for ρ uniform on [low, high); 1/(n² + 1) on [0, 1)."""
-    power = torch.arange(1, terms + 1, dtype=torch.float64).square() + 1
-    return (high**power - low**power) / (power * (high - low))
-
-
-def check(
-    setting: Setting,
-    better: Family = WrappedCauchy,
-    worse: Family = WrappedNormal,
-    low: float = 0.0,
-    high: float = 1.0,
-) -> Finding:
-    """Is the error of `better` below that of `worse` for ρ_m uniform on [low, high)?"""
-    moments = uniform_moments(low=low, high=high)
-    exact = {f: float(least_square_error(f.fit_moments(moments), moments)) for f in (better, worse)}
-    mixture = simulated_density(low, high)
-    simulated = {f: fitted_error(f, mixture) for f in (better, worse)}
-    ratio, simulated_ratio = (e[worse] / e[better] for e in (exact, simulated))
-    agree = all(math.isclose(exact[f], simulated[f], rel_tol=5e-4) for f in exact)
-    left, right = (argument(moments, power, 100) for power in (1, 2))
-    limit = [argument(moments, power, TERMS) for power in (1, 2)]
-    share = share_of_classes(better, worse, low, high)
-    numbers = {
-        f"Δ of {spelled(better)}, exact limit": exact[better],
-        f"Δ of {spelled(worse)}, exact limit": exact[worse],
-        "ratio, exact limit": ratio,
-        f"Δ of {spelled(better)}, simulation": simulated[better],
-        f"Δ of {spelled(worse)}, simulation": simulated[worse],
-        "ratio, simulation": simulated_ratio,
-        "share of classes of 100 images": share,
-    }
-    sentence = (
-        f"From α_n = E ρ^(n²), Δ = {exact[better]:.3e} for {spelled(better)} and "
-        f"{exact[worse]:.3e} for {spelled(worse)}, ratio {ratio:.1f}; from {KERNELS:,} kernels and "
-        f"their densities {simulated[better]:.3e} and {simulated[worse]:.3e}, ratio "
-        f"{simulated_ratio:.1f}. Of simulated classes of 100 images {100 * share:.0f} % are fitted "
-        f"better by {spelled(better)}. The printed argument does not show it: it compares "
-        "(mean root − α₁)² of the two families, whose values depend on how many roots are taken "
-        f"({left:.3f} < {right:.3f} with 100, {limit[0]:.3f} and {limit[1]:.3f} with {TERMS:,}) "
-        "and are not the errors."
-    )
+def theorem_3(setting: Setting) -> Finding:
+    """Is the error of the wrapped Cauchy below that of the wrapped Normal for ρ_m uniform?"""
+    families = (BETTER, WORSE)
+    moments = uniform_moments(TERMS, LOW, HIGH)
+    exact = [float(smallest_error(family, moments)) for family in families]
+    mixture = simulated_density()
+    simulated = [fitted_by_search(family, mixture)[1] for family in families]
+    ratio, simulated_ratio = exact[1] / exact[0], simulated[1] / simulated[0]
+    agree = all(math.isclose(*pair, rel_tol=5e-4) for pair in zip(exact, simulated, strict=True))
+    left, right, *limit = (argument(moments[:n], power) for n in (100, TERMS) for power in (1, 2))
+    share = share_of_classes()
+    better, worse = map(spelled, families)
     table = Table(
         "Least-square errors",
         ("family", "ρ of the best fit", "Δ, exact limit", "Δ, simulation"),
@@ -69,24 +43,42 @@ def check(
             (
                 spelled(family),
                 f"{float(family.fit_moments(moments).mean_resultant_length):.6f}",
-                f"{exact[family]:.6e}",
-                f"{simulated[family]:.6e}",
+                f"{of_limit:.6e}",
+                f"{of_simulation:.6e}",
             )
-            for family in (better, worse)
+            for family, of_limit, of_simulation in zip(families, exact, simulated, strict=True)
         ),
     )
-    return Finding(judge(agree and ratio > 1), sentence, numbers, tables=(table,))
+    return Finding(
+        judge(agree and ratio > 1),
+        f"From α_n = E ρ^(n²), Δ = {exact[0]:.3e} for {better} and {exact[1]:.3e} for {worse}, "
+        f"ratio {ratio:.1f}; from {KERNELS:,} kernels and their densities {simulated[0]:.3e} and "
+        f"{simulated[1]:.3e}, ratio {simulated_ratio:.1f}. Of simulated classes of 100 images "
+        f"{100 * share:.0f} % are fitted better by {better}. The printed argument does not show "
+        "it: it compares (mean root − α₁)² of the two families, whose values depend on how many "
+        f"roots are taken ({left:.3f} < {right:.3f} with 100, {limit[0]:.3f} and {limit[1]:.3f} "
+        f"with {TERMS:,}) and are not the errors.",
+        {
+            f"Δ of {better}, exact limit": exact[0],
+            f"Δ of {worse}, exact limit": exact[1],
+            "ratio, exact limit": ratio,
+            f"Δ of {better}, simulation": simulated[0],
+            f"Δ of {worse}, simulation": simulated[1],
+            "ratio, simulation": simulated_ratio,
+            "share of classes of 100 images": share,
+        },
+        tables=(table,),
+    )
 
 
-def simulated_density(low: float, high: float, seed: int = 0) -> Tensor:
-    """The mixture's density at `angles`, from one ρ_m drawn in each of KERNELS intervals.
+def simulated_density() -> Tensor:
+    """Return the mixture's density at `angles`, from one ρ_m drawn in each of KERNELS intervals.
 
     The intervals are finer towards ρ = 1, where kernels are narrow; each weighs its length.
     """
-    random = torch.Generator().manual_seed(seed)
-    edges = low + (high - low) * (
-        1 - torch.linspace(1, 0, KERNELS + 1, dtype=torch.float64).square()
-    )
+    random = torch.Generator().manual_seed(0)
+    steps = torch.linspace(1, 0, KERNELS + 1, dtype=torch.float64).square()
+    edges = LOW + (HIGH - LOW) * (1 - steps)
     lengths = edges.diff()
     draws = torch.rand(KERNELS, generator=random, dtype=torch.float64)
     kernels = WrappedNormal((edges[:-1] + lengths * draws)[:, None])
@@ -94,74 +86,266 @@ def simulated_density(low: float, high: float, seed: int = 0) -> Tensor:
     return torch.cat([weights @ kernels.prob(part) for part in angles().split(64)])
 
 
-def share_of_classes(
-    better: Family, worse: Family, low: float, high: float, classes: int = 200, images: int = 100
-) -> float:
-    """How often `better` wins for classes of a hundred images, each ρ_m drawn at random."""
+def share_of_classes() -> float:
+    """Return how often the better family wins for 200 classes of a hundred images each."""
     random = torch.Generator().manual_seed(0)
-    rho = low + (high - low) * torch.rand(classes, images, generator=random, dtype=torch.float64)
-    moments = WrappedNormal(rho).cosine_moment(torch.arange(1, 513)).mean(1)
-    errors = [least_square_error(f.fit_moments(moments), moments) for f in (better, worse)]
-    return float((errors[0] < errors[1]).double().mean())
+    rho = LOW + (HIGH - LOW) * torch.rand(200, 100, generator=random, dtype=torch.float64)
+    moments = WrappedNormal(rho).cosine_moment(orders(512)).mean(1)
+    return float((smallest_error(BETTER, moments) < smallest_error(WORSE, moments)).double().mean())
 
 
-def fitted_error(family: Family, density: Tensor) -> float:
-    """The least ∫(f − f_mixed)² dθ, by quadrature and a search over the resultant length."""
-    theta = angles(len(density))
-
-    def error(length: float) -> float:
-        member = family._from_variance(torch.tensor(1 - length, dtype=torch.float64))
-        return float(integral((member.prob(theta) - density).square()))
-
-    found = minimize_scalar(error, bounds=(0, 0.999), method="bounded", options={"xatol": 1e-9})
-    return float(found.fun)
-
-
-def argument(moments: Tensor, power: int, terms: int) -> float:
+def argument(moments: Tensor, power: int) -> float:
     """(E_n α_n^{1/n^power} − α₁)², what the printed proof compares."""
-    n = np.arange(1, terms + 1, dtype=np.float64)
-    roots = moments[:terms].numpy() ** (1 / n**power)
+    n = np.arange(1, len(moments) + 1, dtype=np.float64)
+    roots = moments.numpy() ** (1 / n**power)
     return float((roots.mean() - float(moments[0])) ** 2)
 
 
-def check_44(
-    setting: Setting, better: Family = WrappedCauchy, worse: Family = WrappedNormal
-) -> Finding:
-    """Δ of both families for the printed finite N, where ρ_m = 1/N … (N − 1)/N."""
-    sizes = (10, 100, 1000)
-    n = torch.arange(1, 513, dtype=torch.float64)
-    ratios = {}
-    for size in sizes:
-        kernels = WrappedNormal(torch.arange(1, size, dtype=torch.float64) / size)
-        moments = kernels.cosine_moment(n).mean(0)
-        errors = [least_square_error(f.fit_moments(moments), moments) for f in (worse, better)]
-        ratios[f"Δ ratio with N = {size}"] = float(errors[0] / errors[1])
-    values = ", ".join(
-        f"{ratio:.2f} with N = {n}" for n, ratio in zip(sizes, ratios.values(), strict=True)
+# Equations 37 to 44: sums of powers of evenly spread ρ_m, in exact fractions.
+
+SIZES = (2, 3, 5, 10, 101)
+# α_n in powers of 1/N, as Equations 39 to 41 print it, by n.
+PRINTED: dict[int, tuple[str, ...]] = {
+    1: ("1/2", "1/2"),
+    2: ("1/5", "1/2", "1/3", "0", "-1/30"),
+    3: ("1/10", "1/2", "3/4", "0", "-7/10", "0", "1/2", "0", "-3/20"),
+}
+
+
+def last_37(size: int) -> int:
+    """Return the m at which the printed sum over ρ_m = m/N ends."""
+    return size
+
+
+def equation_37(setting: Setting) -> Finding:
+    """Does Σ_n α_n², which Δ needs, settle when the sum over ρ_m = m/N runs to N?"""
+    size = 10
+
+    def sum_of_squares(terms: int) -> float:
+        rho = [m / size for m in range(1, last_37(size) + 1)]
+        return sum((sum(r ** (n * n) for r in rho) / size) ** 2 for n in range(1, terms + 1))
+
+    few, many = sum_of_squares(100), sum_of_squares(1000)
+    without_the_last = sum(range(1, 10**6)) / 10**12  # of m/N for N = 10⁶, whose limit is ½
+    return Finding(
+        judge(many - few < 1e-9, corrected=abs(without_the_last - 0.5) < 1e-5),
+        f"With N = {size} and the sum to N, Σ α_n² is {few:.4f} over 100 orders and {many:.4f} "
+        "over 1,000. ρ_N = 1 is outside [0, 1): its kernel is a point, and Δ has no limit. The "
+        "sum has to end at N − 1, as the list before it does, which changes nothing as N → ∞.",
+        {"Σ α_n² over 100 orders": few, "Σ α_n² over 1,000 orders": many},
     )
+
+
+def mean_power(size: int, power: int) -> Fraction:
+    """(1/N) Σ_{k=1}^{N} (k/N)^power."""
+    return Fraction(sum(k**power for k in range(1, size + 1)), size ** (power + 1))
+
+
+def bernoulli(count: int) -> list[Fraction]:
+    """B_0 … B_count with B_1 = −½, from Σ_k C(m + 1, k) B_k = 0."""
+    numbers = [Fraction(1)]
+    for m in range(1, count + 1):
+        numbers.append(-sum(math.comb(m + 1, k) * numbers[k] for k in range(m)) / Fraction(m + 1))
+    return numbers
+
+
+def faulhaber(size: int, power: int) -> Fraction:
+    """N^{p+1}/(p + 1) + N^p/2 + Σ_k (B_k/k!) p!/(p − k + 1)! N^{p−k+1}, k = 2 … p."""
+    rest = sum(
+        b_k
+        / math.factorial(k)
+        * Fraction(math.factorial(power), math.factorial(power - k + 1))
+        * size ** (power - k + 1)
+        for k, b_k in enumerate(bernoulli(power))
+        if k >= 2
+    )
+    return Fraction(size ** (power + 1), power + 1) + Fraction(size**power, 2) + rest
+
+
+def general(size: int, order: int) -> Fraction:
+    """Return the right side of Equation 43: Faulhaber's sum for p = n² over N^{p+1}."""
+    return faulhaber(size, order**2) / size ** (order**2 + 1)
+
+
+def _exactly(cases: list[bool], what: str) -> Finding:
+    return Finding(
+        judge(all(cases)),
+        f"Exact in {sum(cases)} of {len(cases)} {what} in whole fractions.",
+        {"cases": len(cases), "exact": sum(cases)},
+    )
+
+
+def equation_38(setting: Setting) -> Finding:
+    """Faulhaber's formula against the sum itself, for powers 1 to 12."""
+    cases = [
+        sum(k**power for k in range(1, size + 1)) == faulhaber(size, power)
+        for size in SIZES
+        for power in range(1, 13)
+    ]
+    return _exactly(cases, "sums of powers")
+
+
+def _printed(order: int) -> Finding:
+    def polynomial(size: int) -> Fraction:
+        return sum((Fraction(c) / size**k for k, c in enumerate(PRINTED[order])), Fraction(0))
+
+    cases = [mean_power(size, order**2) == polynomial(size) for size in SIZES]
+    return _exactly(cases, f"values of N for n = {order}")
+
+
+def equation_39(setting: Setting) -> Finding:
+    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
+    return _printed(1)
+
+
+def equation_40(setting: Setting) -> Finding:
+    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
+    return _printed(2)
+
+
+def equation_41(setting: Setting) -> Finding:
+    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
+    return _printed(3)
+
+
+def _by_general(*of_orders: int) -> list[bool]:
+    return [mean_power(size, n**2) == general(size, n) for size in SIZES for n in of_orders]
+
+
+def equation_42(setting: Setting) -> Finding:
+    """The dots between n = 3 and n = n₀."""
+    return _exactly(_by_general(4, 5), "cases with n = 4, 5")
+
+
+def equation_43(setting: Setting) -> Finding:
+    """The general formula, and its limit 1/(n² + 1) as N grows."""
+    cases = _by_general(1, 2, 3, 6)
+    far = max(abs(float(general(10**6, n)) - 1 / (n**2 + 1)) for n in (1, 2, 3, 6))
+    return Finding(
+        judge(all(cases) and far < 1e-5),
+        f"Exact in {sum(cases)} of {len(cases)} cases in whole fractions; with N = 10⁶ it is "
+        f"within {far:.1e} of 1/(n² + 1).",
+        {"cases": len(cases), "exact": sum(cases), "distance from the limit": far},
+    )
+
+
+def equation_44(setting: Setting) -> Finding:
+    """Δ of both families for the printed finite N, where ρ_m = 1/N … (N − 1)/N."""
+    ratios = {}
+    for size in (10, 100, 1000):
+        moments = WrappedNormal(orders(size - 1) / size).cosine_moment(orders(512)).mean(0)
+        ratios[size] = float(smallest_error(WORSE, moments) / smallest_error(BETTER, moments))
+    values = ", ".join(f"{ratio:.2f} with N = {size}" for size, ratio in ratios.items())
     return Finding(
         judge(min(ratios.values()) > 1),
-        f"Δ of {spelled(worse)} ÷ Δ of {spelled(better)} is {values}.",
-        ratios,
+        f"Δ of {spelled(WORSE)} ÷ Δ of {spelled(BETTER)} is {values}.",
+        {f"Δ ratio with N = {size}": ratio for size, ratio in ratios.items()},
     )
 
 
-CLAIMS = (
-    Claim(
-        "theorem-3",
-        "Section 3.2, Theorem 3",
-        "With ρ_m uniform on [0, 1) the wrapped Cauchy fits the mixture better than the wrapped "
-        "Normal does.",
-        "4 seconds",
-        check,
-        "three digits between exact limit and simulation",
-    ),
-    Claim(
-        "equation-44",
-        "Appendix A.4, Equation 44",
-        "Δ_WC < Δ_WN at their best ρ.",
-        "a second",
-        check_44,
-        "ratio above 1 for N = 10, 100, 1000",
-    ),
-)
+# Figure 2: both least-square errors, and which family they prefer, for ρ_m ~ N(μ_ρ, σ_ρ).
+
+VALUES = orders(9) / 10
+SHOWN_TERMS, OTHER_TERMS = 100, (10, 1000, 4096)
+
+
+def printed_rule(mean: Tensor, spread: Tensor) -> Tensor:
+    """Return where the paper says that the wrapped Cauchy is preferred."""
+    return spread > 0.1 + 1e-9
+
+
+def mixture_moments(terms: int, clipped: bool = True) -> Tensor:
+    """α_n = E ρ^{n²} in shape [σ_ρ, μ_ρ, n], for ρ ~ N(μ_ρ, σ_ρ) clipped to [0, 1].
+
+    With ρ = exp(−e^{2v}) the integrand is smooth in v at both ends, so equal steps of v suffice.
+    """
+    v = torch.linspace(math.log(1e-9), math.log(6.5), 2001, dtype=torch.float64)
+    rho = torch.exp(-torch.exp(2 * v))
+    law = Normal(VALUES[None, :, None], VALUES[:, None, None])
+    weights = law.log_prob(rho).exp() * 2 * torch.exp(2 * v) * rho * (v[1] - v[0])
+    at_one = 1 - law.cdf(torch.ones(1, dtype=torch.float64))
+    at_zero = law.cdf(torch.zeros(1, dtype=torch.float64))
+    kernels = WrappedNormal(rho.clamp(max=1 - 2**-53))
+    inside = weights @ kernels.cosine_moment(orders(terms))
+    return inside + at_one if clipped else inside / (1 - at_one - at_zero)
+
+
+def preferred(moments: Tensor) -> Tensor:
+    """Return whether the wrapped Cauchy has the smaller error."""
+    return smallest_error(WrappedCauchy, moments) < smallest_error(WrappedNormal, moments)
+
+
+def figure_2(setting: Setting) -> Finding:
+    """The rule for the preferred family against the errors on the paper's grid."""
+    moments = mixture_moments(SHOWN_TERMS)
+    cauchy, normal = (smallest_error(family, moments) for family in CAUCHY_AND_NORMAL)
+    prefers_cauchy = cauchy < normal
+    others = [preferred(mixture_moments(terms)) for terms in OTHER_TERMS]
+    changed = sum(int((other != prefers_cauchy).sum()) for other in others)
+    moved = preferred(mixture_moments(SHOWN_TERMS, clipped=False)) != prefers_cauchy
+    spread, mean = torch.meshgrid(VALUES, VALUES, indexing="ij")
+    wrong = printed_rule(mean, spread) != prefers_cauchy
+    count = int(wrong.sum())
+    cells = ", ".join(
+        f"({m:g}, {s:g})" for m, s in zip(mean[wrong].tolist(), spread[wrong].tolist(), strict=True)
+    )
+    return Finding(
+        judge(count == 0 and changed == 0, count <= 8 and changed == 0),
+        f"With {SHOWN_TERMS} terms of the series the rule is right in {81 - count} of 81 cells"
+        + (f"; it is wrong at (μ_ρ, σ_ρ) = {cells}" if cells else "")
+        + ". The boundary depends on μ_ρ too. Clipping puts mass on ρ = 1, where the sum of "
+        "squares grows with every term, but the map is "
+        + ("the same" if changed == 0 else f"different in {changed} cells")
+        + f" with {', '.join(f'{t:,}' for t in OTHER_TERMS)} terms; leaving that mass out changes "
+        f"{int(moved.sum())} cells, {int(prefers_cauchy[moved].sum())} of them to the wrapped "
+        "Normal.",
+        {
+            "terms of the series": SHOWN_TERMS,
+            "cells in which the rule is wrong": count,
+            "cells that change with the number of terms": changed,
+            "cells that change when the mass at ρ = 1 is left out": int(moved.sum()),
+        },
+        (
+            draw(
+                setting.figures,
+                "figure-2",
+                (11, 3.7),
+                lambda figure: _paint(figure, cauchy, normal, prefers_cauchy),
+            ),
+        ),
+        (preferences(prefers_cauchy),),
+    )
+
+
+def preferences(prefers_cauchy: Tensor) -> Table:
+    rows = [
+        (f"{spread:g}", *("C" if c else "N" for c in row.tolist()))
+        for spread, row in zip(VALUES.tolist(), prefers_cauchy, strict=True)
+    ]
+    columns = ("σ_ρ \\ μ_ρ", *(f"{mean:g}" for mean in VALUES.tolist()))
+    return Table("Preferred family: wrapped Cauchy (C) or wrapped Normal (N)", columns, tuple(rows))
+
+
+def _paint(figure: Figure, cauchy: Tensor, normal: Tensor, prefers_cauchy: Tensor) -> None:
+    axes = figure.subplots(1, 3, sharey=True)
+    both = torch.stack([cauchy, normal]).log10()
+    low, high = float(both.min()), float(both.max())
+    _map(axes[0], normal.log10(), "(a) wrapped Normal", SEQUENTIAL, low, high)
+    image = _map(axes[1], cauchy.log10(), "(b) wrapped Cauchy", SEQUENTIAL, low, high)
+    bar = figure.colorbar(image, ax=list(axes[:2]))
+    bar.set_label(f"log₁₀ of the least-square error, {SHOWN_TERMS} terms")
+    title = "(c) better fit: Cauchy (C), Normal (N)"
+    _map(axes[2], prefers_cauchy.double(), title, "gray_r", -0.6, 1.6)
+    for i, row in enumerate(prefers_cauchy.tolist()):
+        for j, is_cauchy in enumerate(row):
+            letter, colour = ("C", "white") if is_cauchy else ("N", "black")
+            axes[2].text(VALUES[j], VALUES[i], letter, color=colour, ha="center", va="center")
+    axes[2].tick_params(left=False)
+    axes[0].set_ylabel("standard deviation of ρ")
+
+
+def _map(ax: Axes, values: Tensor, title: str, colours: str, low: float, high: float) -> AxesImage:
+    ax.set(xlabel="mean of ρ", title=title, xticks=VALUES.tolist(), yticks=VALUES.tolist())
+    ax.spines[:].set_visible(False)
+    ends = (0.05, 0.95, 0.05, 0.95)
+    return ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high, origin="lower", extent=ends)

@@ -8,7 +8,7 @@ from wcdas.groups import FEW
 from wcdas.report.charts import counted
 from wcdas.report.facts import FAR_BELOW, Facts, Failing
 from wcdas.report.results import signed
-from wcdas.run.single_step import smaller_batch
+from wcdas.run.automatic import smaller_batch
 
 NEAR_ZERO = 0.10
 LARGE_GAP = 0.20

@@ -15,8 +15,7 @@ from wcdas.groups import GROUPS
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.report.record import Record
-from wcdas.run.automatic import FINE_TUNED
-from wcdas.run.single_step import trained_on
+from wcdas.run.automatic import FINE_TUNED, trained_on
 
 MEASURED = 3  # test images of a class, below which its accuracy says nothing
 FAR_BELOW = 0.20  # the mean over classes

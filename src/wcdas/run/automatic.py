@@ -1,16 +1,16 @@
 """What suits the data and the machine where nobody said otherwise."""
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
 from wcdas.backbones import WeightsUnavailable, create_backbone
 from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.split import held_out_counts
+from wcdas.groups import FEW
+from wcdas.run.spec import Config, Table
 
 SMALL = 64  # pixels; up to here the CIFAR network, trained from scratch
 FROM_SCRATCH, FINE_TUNED = "resnet32", "resnet50"
-
-Table = dict[str, Any]
 
 # Weights that have learnt already are changed slowly, and too shortly to learn from mixed images.
 FINE_TUNING: Table = {
@@ -22,7 +22,7 @@ FINE_TUNING: Table = {
 
 
 def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list[str]]:
-    """A recipe for a dataset without a shipped one, and lines that say what was decided.
+    """Choose what suits a dataset, and say in lines what was decided.
 
     `chosen` is what the user, or the shipped recipe, says of the backbone.
     """
@@ -45,5 +45,35 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
                 tiny = {"backbone": {"name": FROM_SCRATCH}, "input_size": SMALL}
                 return table | tiny, [f"{note}: {FROM_SCRATCH} at {SMALL} pixels, as suits a CPU"]
             return table | {"backbone": {"name": name}}, [f"{note}: {name}"]
-    table["backbone"] = {"name": name, "weights": weights}
-    return table | (FINE_TUNING if weights else {}), []
+    return table | {"backbone": {"name": name, "weights": weights}}, []
+
+
+def single_step(config: Config, dataset: Dataset) -> list[str]:
+    """Say where an epoch is a single step, with a batch size that makes it four or more."""
+    holdouts = config.selection.holdout, config.calibration.holdout
+    images = trained_on(dataset.class_counts, *holdouts)
+    batches = [stage.batch_size for stage in config.stages.values() if stage.trains != "nothing"]
+    batch = max(batches, default=0)
+    smaller = smaller_batch(images, batch)
+    if smaller is None:
+        return []
+    held_out = len(dataset.train) - images
+    aside = f" ({held_out} held out)" if held_out else ""
+    return [
+        f"with {images} training {dataset.train.noun}{aside} and batches of {batch} an epoch is a "
+        f"single step; take smaller batches with --set batch_size={smaller}"
+    ]
+
+
+def smaller_batch(images: int, batch: int) -> int | None:
+    """Suggest a batch size, a power of two, where an epoch is a single step."""
+    if images >= 2 * batch:
+        return None
+    return max(2, 1 << (images // 4).bit_length() >> 1)
+
+
+def trained_on(class_counts: Tensor, selection: float, calibration: float) -> int:
+    """Count the training images that are left when these shares are held out."""
+    left = class_counts - held_out_counts(class_counts, selection, smallest=2)
+    left = left - held_out_counts(left, calibration, smallest=FEW)
+    return int(left.sum())

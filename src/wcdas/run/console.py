@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Self, TypeVar
 
 import torch
@@ -40,7 +40,7 @@ def announce(
     dataset: Dataset,
     folder: RunFolder,
     device: torch.device,
-    notes: list[str],
+    notes: Sequence[str],
 ) -> None:
     """Say what is trained on what before training starts."""
     size = f" at {config.input_size} px" if config.input_size else ""

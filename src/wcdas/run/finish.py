@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.evaluation import evaluate, fit_temperature
-from wcdas.methods.method import Method, plain_model
+from wcdas.heads import Head
+from wcdas.methods import find_method
+from wcdas.methods.method import plain_model
 from wcdas.run.build import TrainingRun
 from wcdas.run.model_file import ModelInfo, save_model
 from wcdas.run.prediction import predict
@@ -21,14 +23,22 @@ from wcdas.run.spec import Config, as_table
 LOWEST_TEMPERATURE = 1.0
 
 
+class Outputs(NamedTuple):
+    """What a trained head makes of the test images; the logits are over the temperature."""
+
+    head: Head
+    features: Tensor
+    logits: Tensor
+
+
 def run_table(
-    config: Config, method: Method, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+    config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What run.toml holds; `given` is what was set for the run, later over earlier."""
+    """Return what run.toml holds; `given` is what was set for the run, later over earlier."""
     versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
     info = {
         "fingerprint": dataset.fingerprint,
-        "prior": recorded_prior(method, config.stages),
+        "prior": recorded_prior(find_method(config.method), config.stages),
         "class_counts": dataset.class_counts.tolist(),
         "data": dataset.description,
         "given": [dict(layer) for layer in given],
@@ -37,11 +47,9 @@ def run_table(
     return as_table(config) | {"info": info}
 
 
-def finish(run: TrainingRun) -> tuple[Tensor, Tensor] | None:
-    """Fit the temperature, measure the last epoch, write the model.
-
-    The main process gets the features of the test images, and their logits over the temperature.
-    """
+def finish(run: TrainingRun) -> Outputs | None:
+    """Fit the temperature, measure the last epoch, write the model; only the main process gets
+    the outputs."""
     config, dataset = run.config, run.dataset
     held_out = dataset.train.subset(run.held_out)
     _, held_out_logits = predict(run, held_out)
@@ -82,4 +90,4 @@ def finish(run: TrainingRun) -> tuple[Tensor, Tensor] | None:
         "held_out": len(held_out),  # images that it was fitted on
     }
     run.folder.write_metrics(facts | metrics)
-    return features, logits
+    return Outputs(run.model.head, features, logits)

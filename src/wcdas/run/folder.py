@@ -110,7 +110,7 @@ def next_folder(name: str) -> Path:
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def failures_explained(folder: Path) -> Iterator[None]:
     """Failures of the machine as one line that says what to do; what was done is kept."""
     try:
         yield
@@ -129,6 +129,13 @@ def explained(folder: Path) -> Iterator[None]:
             "out of memory; lower --set batch_size=…, cut batches into parts with "
             "--set stages.NAME.accumulate=2, or lower --set input_size=…"
         ) from None
+
+
+def new_folder(out: str | Path | None, name: str) -> Path:
+    """Return an empty folder: `out`, or runs/<name>-<n>, the first that is free."""
+    path = Path(out) if out else next_folder(name)
+    check_free(path)
+    return path
 
 
 def check_free(path: Path) -> None:

@@ -1,25 +1,17 @@
-"""Recipes: a run's configuration from the method, the shipped recipe, a file and single settings.
+"""What users write: recipes in TOML, shipped or their own, and single settings `key=value`."""
 
-Later wins: method defaults, the shipped recipe of the dataset, `--recipe`, `--set`. A dataset's
-recipe speaks of stages by name; a method takes what concerns the stages it has, so that all methods
-train under one protocol. What a method needs otherwise stands in the recipe's table `methods.NAME`.
-"""
-
-import copy
-import math
+import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError, explained, unknown
-from wcdas.methods import METHODS, find_method
-from wcdas.run.automatic import FINE_TUNING
-from wcdas.run.schedule import planned
-from wcdas.run.spec import Config, build
+from wcdas.methods import METHODS
+from wcdas.run.spec import Table
 
-EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
+RECIPES = resources.files("wcdas") / "recipes"
 TABLES = (
     "data",
     "backbone",
@@ -34,154 +26,90 @@ TABLES = (
     "info",
 )
 
-Table = dict[str, Any]
-
-RECIPES = resources.files("wcdas") / "recipes"
+Settings = Mapping[str, Any] | Sequence[str] | None
 
 
 def list_recipes() -> list[str]:
-    """The names of the shipped recipes."""
-    files = RECIPES.iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    """Return the names of the shipped recipes."""
+    files = [file.name for file in RECIPES.iterdir()]
+    return sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))
 
 
 def read_recipe(name: str | Path) -> Table:
-    """A shipped recipe by name, or one's own by file."""
+    """Read a shipped recipe by name, or one's own by file."""
     path = Path(name)
     if path.is_file():
-        where = f"recipe {name} cannot be read as TOML: "
-        with explained(where, OSError, UnicodeDecodeError):
+        try:
             text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"recipe {name} cannot be read as TOML: {error}") from None
     elif str(name) in list_recipes():
-        text = RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        text = _shipped(str(name))
     else:
         raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
     with explained(f"recipe {name} is not valid TOML: ", tomllib.TOMLDecodeError):
-        return _checked(tomllib.loads(text))
+        table = tomllib.loads(text)
+    return _checked(table)
 
 
 def read_recipe_header(name: str) -> str:
-    """The first lines of a shipped recipe: its command and what it is."""
-    text = RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    lines = [line.removeprefix("#").strip() for line in text.splitlines() if line[:1] == "#"]
-    return "  ".join(lines)
+    """Read the first lines of a shipped recipe: its command and what it is."""
+    lines = _shipped(name).splitlines()
+    return "  ".join(line.removeprefix("#").strip() for line in lines if line[:1] == "#")
+
+
+def read_settings(settings: Settings) -> Table:
+    """Read single settings: {"epochs": 50} or ["epochs=50"]."""
+    if settings is None or isinstance(settings, Mapping):
+        return parse_settings([f"{key}={_as_toml(v)}" for key, v in (settings or {}).items()])
+    given = [settings] if isinstance(settings, str) else settings
+    if not isinstance(given, Sequence) or not all(isinstance(line, str) for line in given):
+        raise InputError(f"settings are {settings!r}; expected {{'epochs': 50}} or ['epochs=50']")
+    return parse_settings(given)
 
 
 def parse_settings(settings: Sequence[str]) -> Table:
-    """The table of `key=value` settings; a value is TOML, or a text where it is not."""
+    """Parse `key=value` settings; a value is TOML, or a text where it is not."""
     table: Table = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals or not key:
             raise InputError(f"--set got {setting!r}; expected key=value, such as epochs=50")
         *parents, leaf = key.strip().split(".")
-        place = table
+        inner = table
         for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
+            inner = inner.setdefault(parent, {})
+            if not isinstance(inner, dict):
                 raise InputError(f"--set got {key!r}, but {parent!r} has a value already")
-        place[leaf] = _value(text.strip())
+        inner[leaf] = _value(text.strip())
     return _checked(table)
 
 
-def resolve(
-    method: str, dataset: str, given: Sequence[Table], automatic: Table, seed: int | None
-) -> Config:
-    """The configuration of a run from its layers.
-
-    Args:
-        method: a name of `list_methods()`.
-        dataset: its name; there may be a shipped recipe for it.
-        given: own recipes, which may add stages, and last the single settings, which may not.
-        automatic: what suits data and machine.
-        seed: over whatever the layers say.
-    """
-    hooks = find_method(method)
-    table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
-    shipped = read_recipe(dataset) if dataset in list_recipes() else {}
-    own = shipped.pop("methods", {}).get(method, {})
-    layers = [automatic, shipped, own]
-    if shipped and any(layer.get("backbone", {}).get("weights") for layer in given):
-        layers.append(FINE_TUNING)  # shipped recipes train from scratch
-    for layer in layers:
-        _drop_options_of_another(table, layer)
-        _merge(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
-    *recipes, settings = given
-    for layer in recipes:
-        _drop_options_of_another(table, layer)
-        _merge(table, _spread(layer, table["stages"]))
-    for name in settings.get("stages", {}):
-        if name not in table["stages"]:
-            raise unknown(f"stage of {method}", name, table["stages"])
-    _drop_options_of_another(table, settings)
-    _merge(table, _spread(settings, table["stages"]))
-    _check_options(table["options"], hooks.options, method)
-    if seed is not None:
-        table["seed"] = seed
-    config = build({"method": method, "data": {}} | table)
-    planned(config.stages)  # refuses stages without epochs
-    return config
+def data_settings(settings: Settings) -> Table:
+    """Read the options of a dataset from settings that may hold nothing else."""
+    table = read_settings(settings)
+    for key in table:
+        if key != "data":
+            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
+    return dict(table.get("data", {}))
 
 
-def _drop_options_of_another(table: Table, layer: Table) -> None:
-    """Where a layer names another head or neck, the options so far were not meant for it."""
-    for part in ("head", "neck"):
-        name = layer.get(part, {}).get("name")
-        if name is not None and name != table.get(part, {}).get("name"):
-            table[part] = {}
-
-
-def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
-    for name, value in given.items():
-        if name not in known:
-            if not known:
-                raise InputError(f"options.{name} is given, but {method} has none; leave it out")
-            raise unknown(f"option of {method}", name, known)
-        if type(value) in (int, float) and not 0 <= value < math.inf:
-            raise InputError(f"options.{name} is {value}; expected a number of at least 0")
-        kind = type(known[name])
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise InputError(f"options.{name} is {value!r}; expected a value like {known[name]!r}")
-
-
-def _merge(table: Table, layer: Mapping[str, Any]) -> None:
-    """Lay a layer over a table, key by key."""
-    for key, value in layer.items():
-        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
-            _merge(table[key], value)
-        else:
-            table[key] = copy.deepcopy(value)
-
-
-def _spread(layer: Mapping[str, Any], stages: Iterable[str]) -> Table:
-    """A layer whose bare `epochs`, `lr`, … are those of every stage, unless a stage has its own."""
-    result = copy.deepcopy(dict(layer))
-    bare = {key: result.pop(key) for key in EVERY_STAGE if key in result}
-    if bare:
-        own = result.setdefault("stages", {})
-        for name in dict.fromkeys([*stages, *own]):
-            own[name] = bare | own.get(name, {})
-    return result
-
-
-def _for_stages(layer: Table, names: Iterable[str]) -> Table:
-    """A dataset's recipe without the stages that a method does not have."""
-    stages = layer.get("stages", {})
-    return layer | {"stages": {name: stages[name] for name in names if name in stages}}
+def _shipped(name: str) -> str:
+    return RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _checked(layer: Table, prefix: str = "") -> Table:
-    """A layer whose tables are tables, so that layers can be laid over each other."""
-    places = {key: layer[key] for key in TABLES if key in layer}
+    """Refuse a layer whose tables are none: layers are laid over each other key by key."""
+    inner = {key: layer[key] for key in TABLES if key in layer}
     for key in ("stages", "methods"):
         if isinstance(layer.get(key), dict):
-            places |= {f"{key}.{name}": table for name, table in layer[key].items()}
-    for place, value in places.items():
-        path = prefix + place
+            inner |= {f"{key}.{name}": table for name, table in layer[key].items()}
+    for key, value in inner.items():
+        path = prefix + key
         if not isinstance(value, dict):
             raise InputError(f"{path} is {value!r}; expected a table; set a key in it, {path}.KEY")
-        if place.startswith("methods."):
-            name = place.removeprefix("methods.")
+        if key.startswith("methods."):
+            name = key.removeprefix("methods.")
             if name not in METHODS:
                 raise InputError(f"{path}: {unknown('method', name, METHODS)}")
             _checked(value, f"{path}.")
@@ -195,4 +123,13 @@ def _value(text: str) -> Any:
         return text
 
 
-__all__ = ["list_recipes", "parse_settings", "read_recipe", "read_recipe_header", "resolve"]
+def _as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, Path)):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{k} = {_as_toml(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return str(value)

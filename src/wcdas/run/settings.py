@@ -1,37 +1,113 @@
-"""What a user says over the shipped recipes: a recipe of one's own, and single settings."""
+"""What a user sets becomes the configuration of a run.
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+Later wins: the method's own values, what suits data and machine, the shipped recipe of the dataset,
+`--recipe`, `--set`. A dataset's recipe speaks of stages by name; a method takes what concerns the
+stages it has, so that all methods train under one protocol. What a method needs otherwise stands in
+the recipe's table `methods.NAME`.
+"""
+
+import copy
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from wcdas.data import OPTIONS
+from wcdas.data import OPTIONS, HuggingFace, in_memory, list_datasets
+from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
-from wcdas.run.recipes import EVERY_STAGE, parse_settings, read_recipe
-from wcdas.run.spec import Config, as_table, build, flat
+from wcdas.run.automatic import FINE_TUNING, automatic, single_step
+from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
+from wcdas.run.schedule import planned
+from wcdas.run.spec import (
+    EVERY_STAGE,
+    Config,
+    Stage,
+    Table,
+    as_table,
+    build,
+    flat,
+    idle_keys,
+    unread_keys,
+)
 
 DEFAULT_METHOD = "wcdas-prior"
+PATHS = ("source", "root", "classes", "labels")  # options of a dataset that are paths
 
-Table = dict[str, Any]
-Settings = Mapping[str, Any] | Sequence[str] | None
+Source = str | Path | HuggingFace
 
 
-def read_layers(
-    recipe: str | Path | None, settings: Settings, method: str | None
-) -> tuple[list[Table], str | None]:
-    """The tables given over the shipped recipe, and the method they name; later wins."""
+@dataclass(frozen=True)
+class Request:
+    """What a user says of a run.
+
+    Args:
+        named: the method; None where nobody names one.
+        layers: tables over the shipped recipe, later over earlier; single settings are the last.
+        given: the same as a run.toml remembers it for other methods.
+        seed: over whatever the layers say.
+    """
+
+    named: str | None
+    layers: Sequence[Table]
+    given: Sequence[Table] = ()
+    seed: int | None = None
+
+    @property
+    def method(self) -> str:
+        return self.named or DEFAULT_METHOD
+
+    @property
+    def data(self) -> Table:
+        """The options of the dataset."""
+        return _merged(layer.get("data", {}) for layer in self.layers)
+
+    def check(self) -> Config:
+        """Refuse what is wrong whatever the data is; return what is known without it."""
+        check_keys(self.layers, self.method)
+        return resolve(self.method, "", self.layers, {}, self.seed)
+
+    def resolve(
+        self, dataset: Dataset, source: Source, device: str, skip_bad: bool
+    ) -> tuple[Config, list[str]]:
+        """Resolve everything for a dataset and a device, and say what was decided."""
+        chosen = _merged(layer.get("backbone", {}) for layer in self.layers)
+        if dataset.name in list_recipes():
+            chosen = {"weights": ""} | chosen  # shipped recipes train from scratch
+        suitable, notes = automatic(dataset, device, chosen)
+        config = resolve(self.method, dataset.name, self.layers, suitable, self.seed)
+        if isinstance(dataset.train, FeatureVectors):
+            _check_effect_on_features(self.layers)
+            stages = {name: replace(stage, augment="none") for name, stage in config.stages.items()}
+            config = replace(config, stages=stages)
+        data = with_full_paths(config.data) | {"source": full_path(source)}
+        if skip_bad:
+            data["skip_bad"] = True
+        if data["source"] in list_datasets() and data["source"] != "digits-lt":
+            data.setdefault("root", full_path(os.environ.get("WCDAS_DATA") or "data"))
+        size = config.input_size or dataset.input_size
+        config = replace(config, data=data, input_size=size)
+        return config, [*notes, *single_step(config, dataset)]
+
+
+def read_request(
+    recipe: str | Path | None, settings: Settings, method: str | None, seed: int | None = None
+) -> Request:
+    """Read what a user gives over the shipped recipe; later wins."""
     table, named = read_own(recipe)
-    last = parse_settings(as_list(settings))
+    last = read_settings(settings)
     method = last.pop("method", method or named)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
-    return [*for_method(table, method or DEFAULT_METHOD), last], method
+    layers = [*for_method(table, method or DEFAULT_METHOD), last]
+    return Request(method, layers, remembered(table, last), seed)
 
 
 def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
-    """The contents of a recipe, or of a run's `run.toml`, and the method it names.
+    """Read a recipe, or a run's `run.toml`, and the method it names.
 
     Of a run's `info` there stays what another method needs: `method` and `given`.
     """
@@ -43,16 +119,16 @@ def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
 
 
 def for_method(recipe: Mapping[str, Any], method: str) -> list[Table]:
-    """The tables of a recipe: what it says of all methods, and of this one."""
+    """Return the tables of a recipe: what it says of all methods, and of this one."""
     if "info" in recipe and recipe["info"]["method"] != method:
         return _of_another(recipe, method)
-    shared = {key: value for key, value in recipe.items() if key not in ("methods", "info")}
     own = recipe.get("methods", {}).get(method, {})
-    return [layer for layer in (shared, own) if layer]
+    return [layer for layer in (_without(recipe, "methods", "info"), own) if layer]
 
 
-def said(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Table]:
-    """What a user set for a run, for its `info.given`: data, seed and method stand elsewhere."""
+def remembered(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Table]:
+    """Return what a user set for a run, for its `info.given`: data, seed and method stand
+    elsewhere."""
     before = recipe["info"]["given"] if "info" in recipe else [recipe]
     layers = [_without(layer, "data", "seed") for layer in (*before, settings)]
     return [layer for layer in layers if layer]
@@ -71,22 +147,108 @@ def _of_another(run: Mapping[str, Any], method: str) -> list[Table]:
     return [*layers, {key: run[key] for key in ("data", "seed") if key in run}]
 
 
+def resolve(
+    method: str, dataset: str, given: Sequence[Table], suitable: Table, seed: int | None
+) -> Config:
+    """Build the configuration of a run from its layers.
+
+    Args:
+        method: a name of `list_methods()`.
+        dataset: its name; there may be a shipped recipe for it.
+        given: own recipes, which may add stages, and last the single settings, which may not.
+        suitable: what suits data and machine.
+        seed: over whatever the layers say.
+    """
+    hooks = find_method(method)
+    table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
+    shipped = read_recipe(dataset) if dataset in list_recipes() else {}
+    below = [suitable, shipped, shipped.pop("methods", {}).get(method, {})]
+    if _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
+        below.append(FINE_TUNING)
+    for layer in below:
+        _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
+    *recipes, settings = given
+    for layer in recipes:
+        _lay(table, _spread(layer, table["stages"]))
+    for name in settings.get("stages", {}):
+        if name not in table["stages"]:
+            raise unknown(f"stage of {method}", name, table["stages"])
+    _lay(table, _spread(settings, table["stages"]))
+    _check_options(table["options"], hooks.options, method)
+    if seed is not None:
+        table["seed"] = seed
+    config = build({"method": method, "data": {}} | table)
+    planned(config.stages)  # refuses stages without epochs
+    return config
+
+
+def _lay(table: Table, layer: Mapping[str, Any]) -> None:
+    """Lay a layer over a table, key by key."""
+    for part in ("head", "neck"):  # another head or neck leaves the options of the one before
+        name = layer.get(part, {}).get("name")
+        if name is not None and name != table.get(part, {}).get("name"):
+            table[part] = {}
+    _merge(table, layer)
+
+
+def _merge(table: Table, layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
+            _merge(table[key], value)
+        else:
+            table[key] = copy.deepcopy(value)
+
+
+def _merged(tables: Iterable[Mapping[str, Any]]) -> Table:
+    return {key: value for table in tables for key, value in table.items()}
+
+
 def _without(layer: Mapping[str, Any], *keys: str) -> Table:
     return {key: value for key, value in layer.items() if key not in keys}
 
 
-def check_keys(layers: list[Table], method: str) -> None:
+def _spread(layer: Mapping[str, Any], stages: Iterable[str]) -> Table:
+    """A layer whose bare `epochs`, `lr`, … are those of every stage, unless a stage has its own."""
+    result = copy.deepcopy(dict(layer))
+    bare = {key: result.pop(key) for key in EVERY_STAGE if key in result}
+    if bare:
+        own = result.setdefault("stages", {})
+        for name in dict.fromkeys([*stages, *own]):
+            own[name] = bare | own.get(name, {})
+    return result
+
+
+def _for_stages(layer: Table, names: Iterable[str]) -> Table:
+    """A dataset's recipe without the stages that a method does not have."""
+    stages = layer.get("stages", {})
+    return layer | {"stages": {name: stages[name] for name in names if name in stages}}
+
+
+def _check_options(given: Table, known: Mapping[str, Any], method: str) -> None:
+    for name, value in given.items():
+        if name not in known:
+            if not known:
+                raise InputError(f"options.{name} is given, but {method} has none; leave it out")
+            raise unknown(f"option of {method}", name, known)
+        if type(value) in (int, float) and not 0 <= value < math.inf:
+            raise InputError(f"options.{name} is {value}; expected a number of at least 0")
+        kind = type(known[name])
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InputError(f"options.{name} is {value!r}; expected a value like {known[name]!r}")
+
+
+def check_keys(layers: Iterable[Table], method: str) -> None:
     """Refuse an unknown method or key, bare `epochs` and the like being keys too."""
     hooks = find_method(method)
     known = [item.name for item in fields(Config)] + list(EVERY_STAGE)
     for key in (key for layer in layers for key in layer):
         if key not in known:
-            if places := _places(key, hooks):
-                raise InputError(f"unknown key {key!r}; did you mean {' or '.join(places[:3])}?")
+            if paths := _paths(key, hooks):
+                raise InputError(f"unknown key {key!r}; did you mean {' or '.join(paths[:3])}?")
             raise unknown("key", key, known)
 
 
-def _places(key: str, method: Method) -> list[str]:
+def _paths(key: str, method: Method) -> list[str]:
     """The dotted keys whose last part is `key`, among those a run of a method can be given."""
     config = build({"method": "", "data": {}, "options": method.options, **method.defaults})
     paths = [*flat(as_table(config)), *(f"data.{name}" for name in OPTIONS)]
@@ -94,41 +256,106 @@ def _places(key: str, method: Method) -> list[str]:
     return list(dict.fromkeys(f"'{before}.{key}'" for before, found, _ in cut if found))
 
 
-def data_options(settings: Settings) -> Table:
-    """The options of a dataset from settings that may hold nothing else."""
-    table = parse_settings(as_list(settings))
-    for key in table:
-        if key != "data":
-            raise InputError(f"--set got {key!r}; expected data.… here, such as data.root=DIR")
-    return data_of([table])
+def check_effect(runs: Iterable[tuple[Config, Sequence[Table]]]) -> None:
+    """Refuse a key of a stage that has no effect on any of the runs it is given for.
+
+    Args:
+        runs: each configuration, and the recipes and settings of a user that it was resolved from.
+    """
+    reasons: dict[str, list[str | None]] = {}
+    for config, layers in runs:
+        for layer in layers:
+            for name, given in layer.get("stages", {}).items():
+                idle = _unread(config, name, given) | idle_keys(config.stages[name])
+                for key in given:
+                    reasons.setdefault(f"stages.{name}.{key}", []).append(idle.get(key))
+    for path, why in reasons.items():
+        if all(why):
+            raise _no_effect(path, str(why[0]))
 
 
-def data_of(layers: list[Table]) -> Table:
-    options: Table = {}
+def _unread(config: Config, name: str, given: Table) -> dict[str, str]:
+    """Keys without effect; a run.toml repeats those that a method has by itself, which is no
+    fault."""
+    defaults = build({"method": "", "data": {}, **find_method(config.method).defaults})
+    own = as_table(defaults.stages.get(name, Stage()))
+    unread = unread_keys(config, name)
+    return {key: why for key, why in unread.items() if key in given and _new(given, own, key)}
+
+
+def _new(given: Table, own: Table, key: str) -> bool:
+    value, before = given[key], own.get(key)
+    return {**before, **value} != before if isinstance(before, dict) else value != before
+
+
+def _check_effect_on_features(layers: Iterable[Table]) -> None:
+    """Refuse what acts on images alone."""
     for layer in layers:
-        given = layer.get("data", {})
-        if not isinstance(given, Mapping):
-            raise InputError(f"data is {given!r}; expected data.KEY=VALUE, such as data.root=DIR")
-        options |= given
-    return options
+        acting = {
+            "input_size": layer.get("input_size", 0),
+            "augment.flip": layer.get("augment", {}).get("flip", False),
+        }
+        for name, stage in layer.get("stages", {}).items():
+            acting[f"stages.{name}.augment"] = stage.get("augment", "none") != "none"
+        for path, acts in acting.items():
+            if acts:
+                raise _no_effect(path, "features are no images")
 
 
-def as_list(settings: Settings) -> list[str]:
-    if settings is None or isinstance(settings, Mapping):
-        return [f"{key}={_as_toml(value)}" for key, value in (settings or {}).items()]
-    given = [settings] if isinstance(settings, str) else settings
-    if not isinstance(given, Sequence) or not all(isinstance(line, str) for line in given):
-        raise InputError(f"settings are {settings!r}; expected {{'epochs': 50}} or ['epochs=50']")
-    return list(given)
+def _no_effect(path: str, why: str) -> InputError:
+    return InputError(f"{path} has no effect, since {why}; leave it out")
 
 
-def _as_toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (str, Path)):
-        return json.dumps(str(value), ensure_ascii=False)
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{k} = {_as_toml(v)}' for k, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_as_toml, value))}]"
-    return str(value)
+def unchanged(stored: Table, request: Request, data: Source | None) -> Config:
+    """Return the stored configuration, refused if what is given now differs from it."""
+    check_keys(request.layers, request.named or stored["method"])
+    table = _without(stored, "info")
+    wanted = flat(table)
+    now = dict(wanted)
+    for layer in request.layers:
+        full = layer | {"data": with_full_paths(layer.get("data", {}))}
+        for key, value in flat(full).items():
+            of_stages = [f"stages.{name}.{key}" for name in table["stages"]]
+            for full_key in [k for k in of_stages if k in wanted] or [key]:
+                now[full_key] = value
+    if data is not None:
+        now["data.source"] = full_path(data)
+    now |= {} if request.named is None else {"method": request.named}
+    now |= {} if request.seed is None else {"seed": request.seed}
+    changes = [f"{k}: {wanted.get(k)} → {v}" for k, v in now.items() if wanted.get(k) != v]
+    if changes:
+        raise InputError(
+            f"the run was started otherwise ({'; '.join(changes[:5])}); "
+            "resume it as it was, or start a new one with another --out"
+        )
+    return build(table)
+
+
+def same_data(stored: Table, dataset: Dataset) -> None:
+    """Refuse data that is not what a stored run or sweep was started on."""
+    if stored["info"]["fingerprint"] != dataset.fingerprint:
+        before, now = stored["info"]["class_counts"], dataset.class_counts.tolist()
+        raise InputError(
+            f"the data has changed since the run started ({sum(before)} training samples in "
+            f"{len(before)} classes then, {sum(now)} in {len(now)} now, or other contents or "
+            "another split); restore it, or start a new run with another --out"
+        )
+
+
+def full_path(data: Source) -> str:
+    """Return a dataset's name, or the full path of one's own data."""
+    if not isinstance(data, str | Path):
+        return str(in_memory(data))
+    path = Path(data).expanduser()
+    return str(path.resolve()) if path.exists() else str(data)
+
+
+def with_full_paths(options: Mapping[str, Any]) -> Table:
+    """Give the options of a dataset full paths, so that a run can be taken up from anywhere."""
+    return {k: full_path(str(v)) if k in PATHS else v for k, v in options.items()}
+
+
+def short_name(source: Source) -> str:
+    """Return what a run's folder calls the data: a dataset's name, or that of folder or file."""
+    path = Path(full_path(source).removeprefix(IN_MEMORY))
+    return (path.stem if path.is_file() else path.name) or "data"

@@ -1,29 +1,83 @@
-"""What a run is made of, as frozen dataclasses; every key a user may set is a field here.
+"""The schema of a run: every key a user may set, with its type, bounds, meaning and effect.
 
-A `Mapping[str, Any]` is an open table, checked by what it configures.
+What is refused, what `--set` suggests and what the documentation's tables say all come from here. A
+`Mapping[str, Any]` is an open table, checked by what it configures.
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from wcdas.backbones.necks import check_neck
+from wcdas.data.samplers import SAMPLERS
 from wcdas.errors import InputError, explained, unknown
+from wcdas.heads import HEADS
+from wcdas.heads.margin import AnnealedMarginHead
+from wcdas.methods import find_method
 
-# What a stage takes from the one whose optimizer it continues.
-OF_THE_OPTIMIZER = (
-    "lr",
-    "schedule",
-    "warmup",
-    "milestones",
-    "gamma",
-    "momentum",
-    "nesterov",
-    "weight_decay",
-    "concentration_weight_decay",
-)
+Table = dict[str, Any]  # as TOML has them
+Unread = Callable[["Config", str], str | None]
+
+EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
+
+
+def key(
+    default: Any,
+    text: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    of_optimizer: bool = False,
+    unread: Unread | None = None,
+) -> Any:
+    """Declare a key.
+
+    Args:
+        default: its value where nobody says otherwise, or a class to make it from.
+        text: what it means, as the documentation says it.
+        at_least: the smallest value.
+        above: a bound that is no value itself.
+        below: the same from the other side.
+        of_optimizer: a stage that continues an optimizer takes it from the stage before.
+        unread: says of a configuration and a stage's name why the key has no effect there.
+    """
+    metadata = {
+        "text": text,
+        "at_least": at_least,
+        "above": above,
+        "below": below,
+        "of_optimizer": of_optimizer,
+        "unread": unread,
+    }
+    if isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def _without_step_schedule(config: "Config", name: str) -> str | None:
+    schedule = config.stages[name].schedule
+    return None if schedule == "step" else f"the schedule is {schedule!r}"
+
+
+def _without_annealed_margin(config: "Config", name: str) -> str | None:
+    head, _ = config.head_after(name)
+    if head not in HEADS or issubclass(HEADS[head], AnnealedMarginHead):
+        return None
+    return f"the head {head!r} has no margin to anneal"
+
+
+def _without_second_batch(config: "Config", name: str) -> str | None:
+    """A second batch is for methods that have one by themselves, and for the learned sampler."""
+    stage, own = config.stages[name], find_method(config.method).defaults["stages"]
+    uses_one = any("second_sampler" in table for table in own.values())
+    learned = stage.sampler in SAMPLERS and SAMPLERS[stage.sampler].learned
+    if uses_one or learned or not stage.second_sampler:
+        return None
+    return f"{config.method} takes no second batch"
 
 
 @dataclass(frozen=True)
@@ -31,102 +85,166 @@ class Annealing:
     """λ of L-Softmax, SphereFace and ArcFace, base·(1 + gamma·i)^−power, where i goes from 0 to
     `iterations` over the stage, however long it is."""
 
-    base: float = field(default=0.0, metadata={"at_least": 0})  # 0: λ stays as it is
-    gamma: float = field(default=0.12, metadata={"at_least": 0})
-    power: float = field(default=1.0, metadata={"at_least": 0})
-    minimum: float = field(default=0.0, metadata={"at_least": 0})
-    iterations: int = field(default=28_000, metadata={"at_least": 1})
+    base: float = key(
+        0.0,
+        "λ of L-Softmax, SphereFace and ArcFace, base·(1 + gamma·i)^−power; 0 leaves λ as it is",
+        at_least=0,
+    )
+    gamma: float = key(0.12, "", at_least=0)
+    power: float = key(1.0, "", at_least=0)
+    minimum: float = key(0.0, "the smallest λ", at_least=0)
+    iterations: int = key(
+        28_000, "i goes from 0 to this over the stage, however long it is", at_least=1
+    )
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of training. `at_least` and `below` in the metadata bound a value."""
+    """One stage of training."""
 
-    trains: Literal["all", "classifier", "nothing"] = "all"  # nothing: the method sets the values
-    head: str = "keep"  # keep, fresh, or a head's name, built from the previous one
-    sampler: str = "instance-balanced"
-    sampler_options: Mapping[str, Any] = field(default_factory=dict)
-    second_sampler: str = ""  # of a second batch beside the first, for methods that use one
-    loss: str = "cross-entropy"
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
-    prior: float = field(default=0.0, metadata={"at_least": 0})  # times log prior in the loss
-    label_smoothing: float = field(default=0.0, metadata={"at_least": 0, "below": 1})
-    augment: str = "standard"
-    mixup: float = field(default=0.0, metadata={"at_least": 0})
-    cutmix: float = field(default=0.0, metadata={"at_least": 0})
-    epochs: int = field(default=1, metadata={"at_least": 1})
-    batch_size: int = field(default=128, metadata={"at_least": 1})
-    accumulate: int = field(default=1, metadata={"at_least": 1})  # parts a batch is cut into
-    lr: float = field(default=0.1, metadata={"above": 0})
-    schedule: Literal["cosine", "step", "constant"] = "cosine"
-    warmup: float = field(default=0.0, metadata={"at_least": 0})  # epochs
-    milestones: tuple[float, ...] = (0.8, 0.9)  # of the epochs, for the step schedule
-    gamma: float = field(default=0.1, metadata={"above": 0})
-    momentum: float = field(default=0.9, metadata={"at_least": 0, "below": 1})
-    nesterov: bool = False
-    weight_decay: float = field(default=1e-4, metadata={"at_least": 0})
-    concentration_weight_decay: float = field(default=-1.0)  # of w_ρ and s; below 0: the same
-    clip: float = field(default=0.0, metadata={"at_least": 0})  # of the gradient's norm; 0: none
-    ema: float = field(default=0.0, metadata={"at_least": 0, "below": 1})  # decay; 0: none
-    # continue: optimizer, decay, rate and schedule of the stage before, over the epochs of both
-    optimizer: Literal["fresh", "continue"] = "fresh"
-    # of the epochs of the stage before, which this one continues and takes them from; 0: its own
-    share: float = field(default=0.0, metadata={"at_least": 0, "below": 1})
-    annealing: Annealing = Annealing()
+    trains: Literal["all", "classifier", "nothing"] = key(
+        "all",
+        "`all`; `classifier`: backbone and neck are frozen, their batch norm too; `nothing`: a "
+        "stage without epochs, in which the method sets values",
+    )
+    head: str = key(
+        "keep", "`keep`, `fresh`, or the name of a head that is built from the one before"
+    )
+    sampler: str = key("instance-balanced", "`wcdas list samplers`")
+    sampler_options: Mapping[str, Any] = key(
+        dict, "of the sampler, such as `per_class` of `class-aware`"
+    )
+    second_sampler: str = key(
+        "",
+        "of a second batch beside the first, for methods that use one",
+        unread=_without_second_batch,
+    )
+    loss: str = key("cross-entropy", "`wcdas list losses`")
+    loss_options: Mapping[str, Any] = key(dict, "of the [loss](losses/index.md)")
+    prior: float = key(
+        0.0, "times the log class prior that is added to the logits in the loss", at_least=0
+    )
+    label_smoothing: float = key(0.0, "from 0 to below 1", at_least=0, below=1)
+    augment: str = key("standard", "`wcdas list augmentations`")
+    mixup: float = key(0.0, "α of mixup; 0 is none", at_least=0)
+    cutmix: float = key(0.0, "α of CutMix; 0 is none", at_least=0)
+    epochs: int = key(1, "an epoch is as many draws as there are training images", at_least=1)
+    batch_size: int = key(128, "of all processes together", at_least=1)
+    accumulate: int = key(1, "parts that a batch is cut into, to save memory", at_least=1)
+    lr: float = key(0.1, "the highest rate", above=0, of_optimizer=True)
+    schedule: Literal["cosine", "step", "constant"] = key(
+        "cosine", "`cosine`, `step` or `constant`", of_optimizer=True
+    )
+    warmup: float = key(0.0, "epochs of linear warm-up", at_least=0, of_optimizer=True)
+    milestones: tuple[float, ...] = key(
+        (0.8, 0.9),
+        "where the step schedule lowers the rate, in shares of the epochs",
+        of_optimizer=True,
+        unread=_without_step_schedule,
+    )
+    gamma: float = key(
+        0.1,
+        "what it multiplies the rate with",
+        above=0,
+        of_optimizer=True,
+        unread=_without_step_schedule,
+    )
+    momentum: float = key(0.9, "of SGD", at_least=0, below=1, of_optimizer=True)
+    nesterov: bool = key(False, "Nesterov's momentum", of_optimizer=True)
+    weight_decay: float = key(1e-4, "of all parameters", at_least=0, of_optimizer=True)
+    concentration_weight_decay: float = key(
+        -1.0, "of w_ρ and s; below 0 it is `weight_decay`", of_optimizer=True
+    )
+    clip: float = key(0.0, "the largest norm of the gradient; 0 is none", at_least=0)
+    ema: float = key(0.0, "decay of a running mean of the weights; 0 is none", at_least=0, below=1)
+    optimizer: Literal["fresh", "continue"] = key(
+        "fresh",
+        "`continue` keeps momentum, rate and schedule of the stage before, and all settings that "
+        "are not named anew",
+    )
+    share: float = key(
+        0.0,
+        "with `continue`: the share of the epochs of the stage before, 2 or more, that this one "
+        "takes over; 0 is epochs of its own",
+        at_least=0,
+        below=1,
+    )
+    annealing: Annealing = key(Annealing, "", unread=_without_annealed_margin)
 
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    name: str = "resnet32"
-    weights: str = ""  # "", "pretrained", or a file
+    name: str = key("resnet32", "`wcdas list backbones`")
+    weights: str = key("", '`""` (from scratch), `pretrained`, or a file')
 
 
 @dataclass(frozen=True)
 class NeckConfig:
-    name: str = "none"
-    features: int = field(default=0, metadata={"at_least": 0})  # of a linear one; 0: as before it
+    name: str = key(
+        "none", "what stands between the pooled features and the head: `wcdas list necks`"
+    )
+    features: int = key(0, "features that a linear neck gives; 0 is as many as it gets", at_least=0)
 
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    flip: bool = True
+    flip: bool = key(True, "mirrored images in training")
 
 
 @dataclass(frozen=True)
 class CalibrationConfig:
-    holdout: float = field(default=0.05, metadata={"at_least": 0, "below": 0.5})
+    holdout: float = key(
+        0.05,
+        "share of the training images kept out of training, to fit the temperature",
+        at_least=0,
+        below=0.5,
+    )
 
 
 @dataclass(frozen=True)
 class SelectionConfig:
-    """Training images kept out of every stage for what a method chooses, such as τ."""
-
-    holdout: float = field(default=0.0, metadata={"at_least": 0, "below": 0.5})
+    holdout: float = key(
+        0.0,
+        "share of every class with two images or more kept out of training, for what a method "
+        "chooses, such as τ",
+        at_least=0,
+        below=0.5,
+    )
 
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run."""
+    """A whole run, resolved."""
 
     method: str
     stages: Mapping[str, Stage]
     head: Mapping[str, Any]
     data: Mapping[str, Any]
-    backbone: BackboneConfig = BackboneConfig()
-    neck: NeckConfig = NeckConfig()
-    augment: AugmentConfig = AugmentConfig()
-    calibration: CalibrationConfig = CalibrationConfig()
-    selection: SelectionConfig = SelectionConfig()
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the method
-    seed: int = 0
-    input_size: int = field(default=0, metadata={"at_least": 0})  # 0: what suits the data
-    amp: Literal["none", "bf16", "fp16"] = "none"
-    deterministic: bool = False
-    engine: Literal["auto", "eager"] = "auto"  # auto: on a GPU, a step is one CUDA graph
-    evaluate_every: int = field(default=0, metadata={"at_least": 0})  # epochs; 0: ten times a stage
+    backbone: BackboneConfig = key(BackboneConfig, "")
+    neck: NeckConfig = key(NeckConfig, "")
+    augment: AugmentConfig = key(AugmentConfig, "")
+    calibration: CalibrationConfig = key(CalibrationConfig, "")
+    selection: SelectionConfig = key(SelectionConfig, "")
+    options: Mapping[str, Any] = key(
+        dict, "of the method: `options.NAME`; a method that has none refuses them"
+    )
+    seed: int = key(0, "of everything random")
+    input_size: int = key(0, "side of the images in pixels; 0 is what suits the data", at_least=0)
+    amp: Literal["none", "bf16", "fp16"] = key(
+        "none",
+        "mixed precision: `none`, `bf16`, `fp16`; on a GPU that has it `bf16` unless you say "
+        "otherwise; heads and losses stay in float32",
+    )
+    deterministic: bool = key(False, "the same result twice on a GPU too")
+    engine: Literal["auto", "eager"] = key(
+        "auto",
+        "`auto`: on a GPU every step is one CUDA graph where data and method allow it; `eager`: "
+        "never",
+    )
+    evaluate_every: int = key(0, "epochs between evaluations; 0 is ten times a stage", at_least=0)
 
     @property
-    def head_options(self) -> dict[str, Any]:
+    def head_options(self) -> Table:
         """The options of the run's own head."""
         return {key: value for key, value in self.head.items() if key != "name"}
 
@@ -145,8 +263,20 @@ class Config:
         return head, built
 
 
+def keys(kind: type = Config, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields of a dataclass and of those in it, by their dotted keys."""
+    hints = get_type_hints(kind)
+    found: dict[str, dataclasses.Field[Any]] = {}
+    for item in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[item.name]):
+            found |= keys(hints[item.name], f"{prefix}{item.name}.")
+        else:
+            found[f"{prefix}{item.name}"] = item
+    return found
+
+
 def build(table: Mapping[str, Any]) -> Config:
-    """The configuration a nested table describes; unknown keys and bad values are refused."""
+    """Build the configuration a nested table describes; unknown keys and bad values are refused."""
     config: Config = _build(Config, _continued(table), "")
     if not config.stages:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
@@ -156,18 +286,25 @@ def build(table: Mapping[str, Any]) -> Config:
 
 
 def idle_keys(stage: Stage) -> dict[str, str]:
-    """The keys that have no effect on a stage, and why."""
+    """Return the keys that a stage does not have, and why; they are not written down."""
+    fields = dataclasses.fields(stage)
     if stage.trains == "nothing":
-        keys = [item.name for item in dataclasses.fields(stage)]
-        return dict.fromkeys(
-            [key for key in keys if key not in ("trains", "head")], "nothing is trained there"
-        )
+        others = [item.name for item in fields if item.name not in ("trains", "head")]
+        return dict.fromkeys(others, "nothing is trained there")
     idle: dict[str, str] = {}
     if stage.optimizer == "continue":
-        idle = dict.fromkeys(OF_THE_OPTIMIZER, "it continues the optimizer of the stage before")
+        shared = [item.name for item in fields if item.metadata["of_optimizer"]]
+        idle = dict.fromkeys(shared, "it continues the optimizer of the stage before")
     if stage.share:
         idle["epochs"] = "it takes a share of the epochs of the stage before"
     return idle
+
+
+def unread_keys(config: Config, name: str) -> dict[str, str]:
+    """Return the keys that have no effect on a stage as it is, and why."""
+    rules = {i.name: i.metadata["unread"] for i in dataclasses.fields(Stage)}
+    reasons = {item: rule(config, name) for item, rule in rules.items() if rule is not None}
+    return {item: reason for item, reason in reasons.items() if reason}
 
 
 def as_table(config: Any) -> dict[str, Any]:
@@ -256,7 +393,7 @@ def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
     return kind(**values)
 
 
-def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, float]) -> Any:
+def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, Any]) -> Any:
     if dataclasses.is_dataclass(hint):
         return _build(hint, _table(value, path), f"{path}.")
     if get_origin(hint) is Mapping:
@@ -283,12 +420,11 @@ def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, float]) -> A
         raise InputError(f"{path} is {value!r}; expected {names[hint]}")
     if hint is float and not math.isfinite(value):
         raise InputError(f"{path} is {value}; expected a finite number")
-    if "at_least" in bounds and not value >= bounds["at_least"]:
-        raise InputError(f"{path} is {value}; expected at least {bounds['at_least']:g}")
-    if "above" in bounds and not value > bounds["above"]:
-        raise InputError(f"{path} is {value}; expected above {bounds['above']:g}")
-    if "below" in bounds and not value < bounds["below"]:
-        raise InputError(f"{path} is {value}; expected below {bounds['below']:g}")
+    tests = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
+    for name, holds in tests.items():
+        bound = bounds.get(name)
+        if bound is not None and not holds(value, bound):
+            raise InputError(f"{path} is {value}; expected {name.replace('_', ' ')} {bound:g}")
     return value
 
 

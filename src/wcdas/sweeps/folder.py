@@ -20,8 +20,8 @@ from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, WorkError
 from wcdas.files import write_synced
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder, check_free, next_folder
-from wcdas.run.places import short
+from wcdas.run.folder import RunFolder, new_folder
+from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise
 
@@ -83,9 +83,7 @@ class SweepFolder:
     @classmethod
     def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
         """Return an empty folder: `out`, or runs/<data>-sweep-<n>, the first that is free."""
-        folder = cls(next_folder(f"{short(source)}-sweep") if out is None else Path(out))
-        check_free(folder.path)
-        return folder
+        return cls(new_folder(out, f"{short_name(source)}-sweep"))
 
     @property
     def exists(self) -> bool:
@@ -126,7 +124,7 @@ class SweepFolder:
         finished = [run for run in plan.runs if self.run(run).is_finished]
         metrics = {run: self.run(run).read_metrics() for run in finished}
         warnings = {run: warnings_in(self.run(run).read_log()) for run in finished}
-        results = summarise(plan, short(plan.source), metrics, failures, warnings)
+        results = summarise(plan, short_name(plan.source), metrics, failures, warnings)
         self._write("results.json", json.dumps(results, indent=1))
         self._write("table.md", as_markdown(results))
         self._write("table.csv", as_csv(results))

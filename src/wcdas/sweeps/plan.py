@@ -1,18 +1,29 @@
-"""What a sweep consists of: methods × seeds under one protocol."""
+"""What a sweep consists of: methods × seeds under one protocol; new, or more of an old one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from wcdas.data import in_memory
 from wcdas.errors import InputError, explained, unknown
 from wcdas.methods import find_method
-from wcdas.run.effect import check_effect
-from wcdas.run.recipes import resolve
-from wcdas.run.settings import check_keys, for_method
+from wcdas.run.recipes import Settings
+from wcdas.run.settings import (
+    Request,
+    check_effect,
+    check_keys,
+    for_method,
+    full_path,
+    read_own,
+    read_request,
+    remembered,
+    with_full_paths,
+)
+from wcdas.run.spec import Table, flat
 
+SEEDS, MOST_SEEDS = 3, 1_000
 OF_A_METHOD = ("stages", "options")  # tables whose keys not every method has
-
-Table = dict[str, Any]
 
 
 class SweepRun(NamedTuple):
@@ -55,20 +66,21 @@ class Plan:
         """All methods with one seed, then with the next, so that methods can be compared early."""
         return [SweepRun(method, seed) for seed in range(self.seeds) for method in self.methods]
 
-    def layers(self, method: str) -> list[Table]:
-        """The tables over the shipped recipe, without what concerns other methods alone."""
-        given = [*for_method(self.recipe, method), self.settings]
-        return [self._concerning(method, layer) for layer in given]
+    def request(self, method: str) -> Request:
+        """What a user would say of the runs of a method, without what concerns others alone."""
+        layers = [*for_method(self.recipe, method), self.settings]
+        given = remembered(self.recipe, self.settings)
+        return Request(method, [self._concerning(method, layer) for layer in layers], given, 0)
 
     def check(self) -> None:
         """Refuse what is wrong for one of the methods, before any data is read."""
         self._check_names()
         runs = []
         for method in self.methods:
-            layers = self.layers(method)
-            check_keys(layers, method)
+            request = self.request(method)
+            check_keys(request.layers, method)
             with explained(f"{method}: ", InputError):
-                runs.append((resolve(method, "", layers, {}, 0), layers))
+                runs.append((request.check(), request.layers))
         check_effect(runs)
 
     def _check_names(self) -> None:
@@ -110,3 +122,102 @@ def _own(method: str, table: str) -> set[str]:
     """The stages or options that a method has by itself."""
     hooks = find_method(method)
     return set(hooks.options if table == "options" else hooks.defaults["stages"])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says of a sweep; None where nothing is said."""
+
+    data: str | Path | None = None
+    methods: str | Sequence[str] | None = None
+    seeds: int | None = None
+    recipe: str | Path | None = None
+    settings: Settings = None
+    skip_bad: bool = False
+
+
+def new_plan(asked: Asked) -> Plan:
+    recipe, settings, named = _layers(asked)
+    methods = _methods(named if asked.methods is None else asked.methods)
+    if not methods:
+        raise InputError(
+            "--methods is missing; expected names of `wcdas list methods`, such as softmax,wcdas"
+        )
+    seeds = _seeds(asked, SEEDS)
+    options = dict(recipe.get("data", {})) | dict(settings.get("data", {}))
+    if not isinstance(asked.data, str | Path | None):
+        raise InputError(
+            f"data is {in_memory(asked.data)}; a sweep needs data that every run can open: save it "
+            "with save_to_disk and name the folder"
+        )
+    source = str(asked.data or options.get("source") or "digits-lt")
+    data = options | {"source": full_path(source)}
+    return Plan(methods, seeds, data, recipe, settings, asked.skip_bad)
+
+
+def extended(plan: Plan, asked: Asked) -> Plan:
+    """The same sweep with more methods or seeds; any other change is refused."""
+    methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked.methods)]))
+    seeds = _seeds(asked, plan.seeds)
+    recipe, settings, _ = _layers(asked)
+    changes = [
+        *_changes({"data": plan.source}, {"data": full_path(asked.data or plan.source)}),
+        *_changes(flat(plan.settings), flat(settings)),
+        *_changes({"seeds": plan.seeds}, {"seeds": min(seeds, plan.seeds)}),
+    ]
+    if asked.recipe is not None:
+        before = flat(plan.recipe)
+        changes += _changes(before, dict.fromkeys(before) | flat(recipe))
+    if changes:
+        raise InputError(
+            f"the sweep was started otherwise ({'; '.join(changes[:5])}); methods and seeds can "
+            "be added; for other changes start a new one with another --out"
+        )
+    skip_bad = plan.skip_bad or asked.skip_bad
+    return replace(plan, methods=methods, seeds=seeds, skip_bad=skip_bad)
+
+
+def _changes(before: Table, now: Table) -> list[str]:
+    return [
+        f"{key}: {before.get(key, 'not set')} → {'not set' if value is None else value}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+
+
+def _methods(given: Any) -> tuple[str, ...]:
+    listed = given.split(",") if isinstance(given, str) else [] if given is None else given
+    if not isinstance(listed, Sequence) or not all(isinstance(name, str) for name in listed):
+        raise InputError(f"methods are {given!r}; expected names, such as 'softmax,wcdas'")
+    names = tuple(name.strip() for name in listed)
+    for name in names:
+        find_method(name)
+        if names.count(name) > 1:
+            raise InputError(f"--methods names {name!r} more than once; expected each once")
+    return names
+
+
+def _seeds(asked: Asked, default: int) -> int:
+    if asked.seeds is None:
+        return default
+    if type(asked.seeds) is not int or not 1 <= asked.seeds <= MOST_SEEDS:
+        raise InputError(f"--seeds is {asked.seeds}; expected how many, 1 to {MOST_SEEDS:,}")
+    return asked.seeds
+
+
+def _layers(asked: Asked) -> tuple[Table, Table, Any]:
+    """The contents of the recipe and the single settings, both with full paths, and the method that
+    the recipe names."""
+    request = read_request(None, asked.settings, None)
+    (settings,) = request.layers
+    if request.named is not None:
+        raise InputError(f"--set got 'method={request.named}'; a sweep takes --methods instead")
+    if "seed" in settings:
+        raise InputError(f"--set got 'seed={settings['seed']}'; a sweep takes --seeds instead")
+    recipe, named = read_own(asked.recipe)
+    recipe.pop("seed", None)  # as --seed wins over a recipe
+    return _with_full_paths(recipe), _with_full_paths(settings), named
+
+
+def _with_full_paths(layer: Table) -> Table:
+    return layer | {"data": with_full_paths(layer["data"])} if "data" in layer else layer

@@ -10,13 +10,12 @@ from rich.console import Console
 
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
-from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.finish import run_table
 from wcdas.run.folder import RunFolder
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
-from wcdas.run.settings import said
+from wcdas.run.settings import remembered
 from wcdas.run.spec import Config
 from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side, train_command
 from wcdas.sweeps.folder import SweepFolder, again
@@ -57,7 +56,7 @@ def run_sweep(
     """
     runs = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: sum(stage.epochs for _, stage in planned(c.stages)) for run, c in runs.items()}
-    given = said(plan.recipe, plan.settings)
+    given = remembered(plan.recipe, plan.settings)
     threads = max(1, torch.get_num_threads() // parallel)
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
@@ -73,7 +72,7 @@ def run_sweep(
             own = folder.run(run)
             if not own.exists:
                 shutil.rmtree(own.path, ignore_errors=True)
-                own.create(run_table(runs[run], find_method(run.method), dataset, given))
+                own.create(run_table(runs[run], dataset, given))
             return own
 
         def here(run: SweepRun, interrupt: Interrupt) -> None:

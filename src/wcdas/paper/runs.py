@@ -1,0 +1,162 @@
+"""The runs behind tables and figures: each method under each protocol once, shared by all of them.
+
+A protocol is one folder of `wcdas sweep` under `sweeps/`. What is finished there is never done
+again, whichever table asked for it, and an interrupted sweep goes on where it was.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import wcdas
+from wcdas.errors import InputError, WorkError
+from wcdas.paper.claim import Setting
+from wcdas.processes import choose_device
+
+STAND_IN = "digits-lt"
+HEADS_WITH_RHO = ("wcdas", "wndas")
+QUICK_PROCESSES = 2
+RUNS_ON_A_GPU = 8  # small networks leave room for several
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What one sweep holds fixed."""
+
+    data: str
+    imbalance: float | None
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the sweep's folder."""
+        factor = "" if self.imbalance is None else f"-{self.imbalance:g}"
+        changes = "".join(f",{key.removeprefix('stages.')}={v}" for key, v in self.settings)
+        return f"{self.data}{factor}{changes}"
+
+    @property
+    def recipe(self) -> str | Path | None:
+        """A shipped one, a file beside this one, or None where the dataset's own is meant."""
+        named: str | None = read_toml("protocols.toml")[self.data].get("recipe")
+        if named is not None and named.endswith(".toml"):
+            return Path(__file__).parent / named
+        return named
+
+    @property
+    def seeds(self) -> int:
+        return int(read_toml("protocols.toml")[self.data]["seeds"])
+
+
+def protocol(
+    method: str,
+    data: str,
+    imbalance: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Protocol:
+    """Return the protocol of a method on a dataset, with what the paper sets for heads with a ρ."""
+    has_rho = wcdas.METHODS[method].defaults["head"]["name"] in HEADS_WITH_RHO
+    start = read_toml("protocols.toml")[data]["init"] if has_rho else {}
+    return Protocol(data, imbalance, tuple(sorted({**start, **(settings or {})}.items())))
+
+
+def is_trained_in(mode: str, protocol: Protocol) -> bool:
+    """Return whether a mode trains it: quick mode the digits, real mode the paper's datasets."""
+    return (mode == "quick") == (protocol.data == STAND_IN)
+
+
+def sweep_folder(setting: Setting, protocol: Protocol) -> Path:
+    """Return the sweep's folder; quick mode looks for the paper's datasets where a real mode has
+    measured them."""
+    elsewhere = None if is_trained_in(setting.mode, protocol) else setting.measured
+    return (elsewhere or setting.out) / "sweeps" / protocol.name
+
+
+def finished_runs(setting: Setting, protocol: Protocol, method: str) -> list[Path]:
+    """Return the folders of a method's finished runs, seed by seed."""
+    sweep = sweep_folder(setting, protocol)
+    runs = [sweep / f"{method}-s{seed}" for seed in range(protocol.seeds)]
+    needed = ("metrics.json", "model.safetensors")
+    return [run for run in runs if all((run / file).exists() for file in needed)]
+
+
+def train(setting: Setting, wanted: Iterable[tuple[Protocol, str]]) -> dict[Protocol, str]:
+    """Do the runs of this mode that are not finished; says why where that could not be.
+
+    Args:
+        setting: which mode it is, and where runs are.
+        wanted: protocols, each with a method.
+    """
+    missing: dict[Protocol, list[str]] = {}
+    for one, method in dict.fromkeys(wanted):
+        done = len(finished_runs(setting, one, method)) == one.seeds
+        if is_trained_in(setting.mode, one) and not done:
+            missing.setdefault(one, []).append(method)
+    if not missing:
+        return {}
+    largest_first = sorted(missing, key=lambda one: -len(missing[one]))
+    methods = [missing[one] for one in largest_first]
+    if setting.console is not None:
+        runs = sum(one.seeds * len(of) for one, of in missing.items())
+        setting.console.print(f"{runs} runs to train in {setting.out / 'sweeps'}")
+    several = _processes().map if setting.mode == "quick" else map
+    try:
+        silent = repeat(replace(setting, console=None))
+        reasons = list(several(_sweep, silent, largest_first, methods))
+    except BrokenProcessPool:
+        _processes.cache_clear()
+        raise WorkError(
+            "a process that trained for the tables was ended from outside; often too little "
+            "memory. Go on with --resume"
+        ) from None
+    return {one: why for one, why in zip(largest_first, reasons, strict=True) if why is not None}
+
+
+@cache
+def _processes() -> ProcessPoolExecutor:
+    """Return those of quick mode; they stay until the end, as the next table wants them too. They
+    have one thread each, so that a run's rounding does not depend on what is trained beside it."""
+    spawn = get_context("spawn")
+    return ProcessPoolExecutor(QUICK_PROCESSES, spawn, torch.set_num_threads, (1,))
+
+
+def _sweep(setting: Setting, protocol: Protocol, methods: list[str]) -> str | None:
+    """Do a sweep; returns why it could not be done."""
+    is_real, settings = protocol.data != STAND_IN, dict(protocol.settings)
+    if protocol.imbalance is not None:
+        settings["data.imbalance"] = protocol.imbalance
+    if setting.data_root is not None and is_real:
+        settings["data.root"] = str(setting.data_root)
+    small = is_real and protocol.imbalance is not None  # CIFAR
+    on_a_gpu = choose_device(setting.device).type == "cuda"
+    out = sweep_folder(setting, protocol)
+    try:
+        sweep = wcdas.sweep(
+            protocol.data,
+            methods,
+            protocol.seeds,
+            parallel=RUNS_ON_A_GPU if small and on_a_gpu else 1,
+            recipe=protocol.recipe,
+            settings=settings,
+            out=out,
+            resume=(out / "sweep.toml").exists(),
+            device=setting.device,
+            report=False,
+        )
+    except InputError as error:
+        if not is_real:  # the digits need nothing that could be missing
+            raise
+        return str(error)
+    return "; ".join(f"{run}: {why}" for run, why in sweep.failed.items()) or None

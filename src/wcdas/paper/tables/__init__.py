@@ -1,1 +1,0 @@
-"""The paper's tables: its numbers, the sweeps that measure the same cells, and a verdict each."""

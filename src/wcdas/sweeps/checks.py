@@ -1,0 +1,137 @@
+"""What is refused before the first run of a sweep starts."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from wcdas.data.dataset import Dataset, StoredImages
+from wcdas.errors import InputError, explained
+from wcdas.integrations import create_callbacks
+from wcdas.methods import find_method, is_shipped
+from wcdas.processes import Ranks, choose_device
+from wcdas.run.automatic import SMALL
+from wcdas.run.build import build_run
+from wcdas.run.settings import same_data
+from wcdas.run.spec import Config, as_table, build, flat
+from wcdas.sweeps.folder import SweepFolder
+from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
+from wcdas.sweeps.run import in_processes
+
+Table = dict[str, Any]
+AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
+
+
+def begin(
+    asked: Asked, out: str | Path | None, resume: bool
+) -> tuple[Plan, SweepFolder, Table | None]:
+    """The plan, its folder, and what the folder says of the data if the sweep is an old one."""
+    if "WORLD_SIZE" in os.environ:
+        raise InputError(
+            "a sweep starts its runs itself; call it without torchrun, with --parallel"
+        )
+    stored: Table | None = None
+    if resume:
+        if out is None:
+            raise InputError("--resume needs to know which sweep; name its folder with --out")
+        folder = SweepFolder(Path(out))
+        before, stored = folder.read()
+        plan = extended(before, asked)
+    else:
+        plan = new_plan(asked)
+        folder = SweepFolder.new(out, plan.source)
+    plan.check()
+    return plan, folder, stored
+
+
+def check_parallel(parallel: int | None) -> None:
+    if parallel is not None and (type(parallel) is not int or parallel < 1):
+        raise InputError(f"--parallel is {parallel}; expected how many runs at a time, 1 or more")
+
+
+def check_loggers(callbacks: Sequence[str]) -> None:
+    """Refuse a logger that is not there, and a callback that runs would have to share."""
+    create_callbacks(callbacks)
+    for callback in callbacks:
+        if not isinstance(callback, str):
+            raise InputError(
+                f"callbacks holds {callback!r}; a sweep takes names, such as 'tensorboard', since "
+                "every run is followed by a callback of its own"
+            )
+
+
+def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
+    """What was asked for; else as many as fit, which is one but for small images on a GPU."""
+    if parallel is not None:
+        return parallel
+    small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
+    chosen = choose_device(device)
+    if not small or chosen.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(chosen)
+    return max(1, min(AT_MOST, runs, free // BYTES_OF_A_RUN))
+
+
+def shared_workers(workers: int | None, parallel: int) -> int:
+    """The processes that decode images for a run, where the runs at work share the cores."""
+    return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
+
+
+def check_known(plan: Plan, parallel: int, device: str, dataset: Dataset) -> None:
+    """Refuse a method that processes of their own would not know."""
+    own = [method for method in plan.methods if not is_shipped(method)]
+    if own and in_processes(parallel, device, dataset):
+        raise InputError(
+            f"method {own[0]!r} is registered by a script, which the processes of parallel="
+            f"{parallel} do not run; use parallel=1, or put the method into src/wcdas/methods"
+        )
+
+
+def check_buildable(
+    configs: Mapping[str, Config], dataset: Dataset, folder: SweepFolder, workers: int
+) -> None:
+    """Build every method once: what a model or a stage cannot be made of is refused."""
+    here = Ranks(0, 1, torch.device("cpu"))
+    for method, config in configs.items():
+        run = folder.run(SweepRun(method, 0))
+        with explained(f"{method}: ", InputError):
+            build_run(config, find_method(method), dataset, run, here, workers)
+
+
+def settled(
+    plan: Plan,
+    configs: Mapping[str, Config],
+    dataset: Dataset,
+    folder: SweepFolder,
+    stored: Table | None,
+) -> tuple[Plan, dict[str, Config]]:
+    """One account of the data for all runs; an old sweep keeps its own, and must be as it was."""
+    if stored is None:
+        plan = replace(plan, data=configs[plan.methods[0]].data)
+    settled = {method: replace(config, data=plan.data) for method, config in configs.items()}
+    if stored is not None:
+        same_data(stored, dataset)
+        for run in plan.runs:
+            if folder.run(run).exists:
+                _check_unchanged(run, folder, replace(settled[run.method], seed=run.seed))
+    return plan, settled
+
+
+def _check_unchanged(run: SweepRun, folder: SweepFolder, config: Config) -> None:
+    """A run that is there was started under the protocol that holds now."""
+    table = folder.run(run).read_run()
+    before = flat(as_table(build({key: v for key, v in table.items() if key != "info"})))
+    now = flat(as_table(config))
+    changes = [
+        f"{key}: {before.get(key)} → {now.get(key)}"
+        for key in dict.fromkeys([*before, *now])
+        if before.get(key) != now.get(key)
+    ]
+    if changes:
+        raise InputError(
+            f"{run.name} was started otherwise ({'; '.join(changes[:5])}); "
+            "start a new sweep with another --out"
+        )
