@@ -113,7 +113,7 @@ def train(
         workers: processes that decode images; all cores but one without it.
         skip_bad: leave unreadable images out.
         callbacks: who follows the run: `Callback`s, or "tensorboard", "wandb", "mlflow".
-        report: write report.html and figures/ at the end; `write_report` does it later.
+        report: write report.html at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     around = Surroundings(device, workers, create_callbacks(callbacks), report, console)
@@ -182,7 +182,7 @@ def sweep(
             work, without it.
         skip_bad: leave unreadable images out.
         callbacks: who follows each run: "tensorboard", "wandb", "mlflow".
-        report: write report.html and figures/ at the end; `write_report` does it later.
+        report: write report.html at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
     check_loggers(callbacks)

@@ -487,9 +487,13 @@ def report(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a page that is in --out.")
     ] = False,
+    figures: Annotated[
+        bool,
+        typer.Option("--figures", help="Write the charts as PNG and SVG files too, in figures/."),
+    ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write report.html and figures/; of several runs, one page that compares them.
+    """Write report.html; of several runs, one page that compares them.
 
     \b
     Examples:
@@ -500,7 +504,7 @@ def report(
 
     console = _console()
     with console.status("writing the report"):
-        page = write_report(*runs, out=out, overwrite=overwrite)
+        page = write_report(*runs, out=out, overwrite=overwrite, figures=figures)
     console.print(str(page))
     if open_page:
         typer.launch(str(page))

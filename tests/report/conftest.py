@@ -88,22 +88,9 @@ def many_classes(digits_run: wcdas.Run, tmp_path_factory: pytest.TempPathFactory
     metrics = evaluate(logits, labels, counts, names)
     folder.write_metrics({"method": "wcdas", "dataset": "many", "temperature": 1.0} | metrics)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wcdas.report.feature_map.ITERATIONS", 250)
-        patch.setattr("wcdas.report.figures.draw", lambda *given: None)
+        patch.setattr("wcdas.report.measure.MAP_ITERATIONS", 250)
         report_on(folder.path, head, features, logits, dataset)
     return folder.path
-
-
-@pytest.fixture
-def figures() -> None:
-    """Asked for by tests that look at figures."""
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing them takes most of a page's time; the runs above have theirs."""
-    if "figures" not in request.fixturenames:
-        monkeypatch.setattr("wcdas.report.figures.draw", lambda *given: None)
 
 
 @pytest.fixture

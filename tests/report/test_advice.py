@@ -16,9 +16,9 @@ from wcdas import cli
 from wcdas.errors import InputError
 from wcdas.report import advice
 from wcdas.report.advice import RULES, advise
+from wcdas.report.baseline import differing
 from wcdas.report.facts import Confusion, Facts, Failing, facts_of, failing_classes
 from wcdas.report.record import Record, read_record
-from wcdas.report.settings import differing
 from wcdas.run.folder import RunFolder
 from wcdas.run.settings import read_request
 

@@ -1,5 +1,7 @@
 """The pages as a reader uses them, in a real browser."""
 
+from xml.etree import ElementTree
+
 from playwright.sync_api import Page, expect
 
 from wcdas.report import write_report
@@ -177,6 +179,17 @@ def test_the_numbers_of_a_chart_as_a_table(page, digits_run):
     details = page.locator("[data-numbers=reliability]")
     details.locator("summary").click()
     expect(details.locator("tbody tr")).to_have_count(15 + 2)
+
+
+def test_charts_are_saved_as_files(page, digits_run, tmp_path):
+    open_page(page, digits_run)
+    for kind, begins in (("SVG", b"<svg "), ("PNG", b"\x89PNG")):
+        with page.expect_download() as saving:
+            page.get_by_role("button", name=f"Save the chart “Reliability” as {kind}").click()
+        assert saving.value.suggested_filename == f"reliability.{kind.lower()}"
+        saving.value.save_as(tmp_path / kind)
+        assert (tmp_path / kind).read_bytes().startswith(begins)
+    ElementTree.parse(tmp_path / "SVG")
 
 
 def test_8142_classes_open(page, many_classes):

@@ -15,11 +15,16 @@ from wcdas.evaluation import evaluate
 from wcdas.evaluation.predictions import predictions
 from wcdas.heads import WCDASHead, create_head
 from wcdas.heads.experts import ExpertsHead
-from wcdas.report.angles import angle_histograms
-from wcdas.report.confusions import costly_confusions
-from wcdas.report.feature_map import MOST, feature_map
-from wcdas.report.measure import class_concentrations, measure
-from wcdas.report.thumbnails import SIDE, thumbnail
+from wcdas.report.measure import (
+    MAP_IMAGES,
+    SIDE,
+    angle_histograms,
+    class_concentrations,
+    costly_confusions,
+    feature_map,
+    measure,
+    thumbnail,
+)
 
 
 def stored(run: wcdas.Run) -> dict:
@@ -145,10 +150,10 @@ def test_the_map_puts_like_with_like():
 
 
 def test_the_map_is_of_2000_samples_at_most(monkeypatch):
-    monkeypatch.setattr("wcdas.report.feature_map.ITERATIONS", 250)
-    labels = torch.zeros(MOST + 50).long()
-    found = feature_map(torch.randn(MOST + 50, 2), labels, labels)
-    assert (len(found["rows"]), found["of"]) == (MOST, MOST + 50)
+    monkeypatch.setattr("wcdas.report.measure.MAP_ITERATIONS", 250)
+    labels = torch.zeros(MAP_IMAGES + 50).long()
+    found = feature_map(torch.randn(MAP_IMAGES + 50, 2), labels, labels)
+    assert (len(found["rows"]), found["of"]) == (MAP_IMAGES, MAP_IMAGES + 50)
 
 
 @pytest.mark.parametrize("features", [torch.randn(4, 3), torch.full((9, 3), torch.nan)])

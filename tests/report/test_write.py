@@ -20,9 +20,8 @@ import wcdas
 from wcdas import cli
 from wcdas.errors import InputError
 from wcdas.report import write_report
-from wcdas.report.baseline import find_baseline
+from wcdas.report.baseline import beside_told, differing, find_baseline
 from wcdas.report.record import read_record
-from wcdas.report.settings import beside_told, differing
 
 ONE_EPOCH = {"epochs": 1}
 SMALL = ONE_EPOCH | {"backbone.name": "resnet8"}
@@ -33,16 +32,32 @@ def copy(digits_run, tmp_path):
     return shutil.copytree(digits_run.path, tmp_path / "copy")
 
 
-def test_a_run_leaves_page_figures_and_numbers(digits_run):
+def text_of(page: Path) -> str:
+    """A page as a browser shows it, where a line break is a space."""
+    return " ".join(page.read_text("utf-8").split())
+
+
+def charts_of(page: str) -> set[str]:
+    return set(json.loads(page.split('id="data">')[1].split("</script>")[0])["charts"])
+
+
+def test_a_run_leaves_page_and_numbers(digits_run):
     page = (digits_run.path / "report.html").read_text("utf-8")
-    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    figures = digits_run.path / "figures"
-    assert {p.stem for p in figures.glob("*.svg")} == set(data["charts"])
-    assert {p.stem for p in figures.glob("*.png")} == set(data["charts"])
-    assert set(data["charts"]) == {
+    assert charts_of(page) == {
         "accuracy", "rho", "angles", "learning", "loss", "rho-training", "reliability", "map",
         "tail",
     }  # fmt: skip
+    assert (digits_run.path / "report.json").exists()
+    assert not (digits_run.path / "figures").exists()
+    assert "figures/" not in page.split("<script>")[0]
+
+
+def test_figures_are_written_where_somebody_asks(copy):
+    assert cli._run(["report", str(copy), "--figures"]) == 0
+    page, figures = (copy / "report.html").read_text("utf-8"), copy / "figures"
+    assert "the same charts are in figures/." in page
+    assert {p.stem for p in figures.glob("*.svg")} == charts_of(page)
+    assert {p.stem for p in figures.glob("*.png")} == charts_of(page)
     for path in figures.glob("*.png"):
         assert Image.open(path).size == (1280, 800)
     for path in figures.glob("*.svg"):
@@ -126,7 +141,7 @@ def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys
     out = tmp_path / "run"
     words = ["train", str(tmp_path / "x.npy"), "--method", "softmax", "--out", str(out)]
     assert cli._run([*words, "--device", "cpu", "--set", *settings]) == 0
-    printed, page = capsys.readouterr().out, (out / "report.html").read_text("utf-8")
+    printed, page = capsys.readouterr().out, text_of(out / "report.html")
     metrics = json.loads((out / "metrics.json").read_text())
     value, held_out = f"{metrics['temperature']:.2f}", metrics["held_out"]
     assert told.format(value) in page
@@ -149,7 +164,7 @@ def test_a_temperature_that_came_to_1_is_told(odd_run, tmp_path):
     assert metrics["held_out"] == 1
     (copy / "metrics.json").write_text(json.dumps(metrics | {"temperature": 1.0}))
     told = "the temperature, fitted on 1 training image held out of the classes with 20 or more, ca"
-    assert told in write_report(copy).read_text("utf-8")
+    assert told in text_of(write_report(copy))
 
 
 def test_data_in_memory_has_no_command(tmp_path):
@@ -196,7 +211,7 @@ def test_a_run_from_before_there_were_necks_has_none(odd_run, odd_softmax, tmp_p
     old = with_neck(odd_softmax, tmp_path / "softmax", {})
     assert not any(key.startswith("neck") for key in differing([read_record(odd_run.path), old]))
     write_report(old.folder, overwrite=True)
-    assert "resnet32 with head linear" in (old.folder / "report.html").read_text("utf-8")
+    assert "resnet32 with head linear" in text_of(old.folder / "report.html")
 
 
 def test_features_have_no_pictures(features, tmp_path):
@@ -237,10 +252,9 @@ def test_without_a_report(tmp_path):
     assert write_report(run) == run.path / "report.html"
 
 
-@pytest.mark.usefixtures("figures")
 def test_several_runs_on_one_page(odd_run, odd_softmax, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = write_report(odd_softmax, odd_run)
+    page = write_report(odd_softmax, odd_run, figures=True)
     assert page == Path("runs/report-1/report.html")
     text = page.read_text("utf-8")
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])

@@ -1,14 +1,21 @@
-"""The linear softmax run that stands beside another one."""
+"""The softmax run that stands beside another one, and the settings in which runs differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from wcdas.errors import InputError
 from wcdas.report.record import Record, neck_of, read_record
 from wcdas.run.folder import RunFolder
+from wcdas.run.spec import flat
 
 METHOD = "softmax"
+NONE = "–"  # where a run has no such key
+OF_A_METHOD = ("method", "seed", "data", "head", "options", "stages", "info")
+MOST = 8  # settings that are named in a line
 
 
 def find_baseline(record: Record) -> Record | None:
-    """A finished softmax run in the same folder, on the same data with the same backbone.
+    """Find a finished softmax run in the same folder, on the same data with the same backbone.
 
     One with the same neck comes first, then one with the same seed, then the newest.
     """
@@ -22,7 +29,7 @@ def find_baseline(record: Record) -> Record | None:
         except (InputError, OSError):
             continue
         if other.get("method") == METHOD and _alike(record.run, other):
-            same = neck_of(other) == neck_of(record.run), other["seed"] == record.seed
+            same = neck_of(other) == record.neck, other["seed"] == record.seed
             found.append((*same, path.stat().st_mtime, path.parent))
     for *_, path in sorted(found, reverse=True):
         try:
@@ -34,7 +41,42 @@ def find_baseline(record: Record) -> Record | None:
     return None
 
 
-def _alike(one: dict[str, object], other: dict[str, object]) -> bool:
-    fingerprints = (run.get("info", {}) for run in (one, other))
-    same_data = len({info["fingerprint"] for info in fingerprints}) == 1  # type: ignore[index]
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    same_data = one["info"]["fingerprint"] == other["info"]["fingerprint"]
     return same_data and all(one.get(k) == other.get(k) for k in ("backbone", "input_size"))
+
+
+def beside_told(record: Record, baseline: Record) -> str:
+    """Tell in a line how a baseline was trained otherwise, but for what makes the methods."""
+    shared = [f"stages.{name}." for name in record.run["stages"] if name in baseline.run["stages"]]
+    told = [
+        f"{key} {str(other) or NONE} instead of {str(own) or NONE}"
+        for key, (own, other) in differing([record, baseline]).items()
+        if key.startswith(tuple(shared)) or key.partition(".")[0] not in OF_A_METHOD
+    ]
+    if not told:
+        return "But for head and stages of the method it was trained with the same settings."
+    more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
+    return f"It was trained with other settings: {', '.join(told[:MOST])}{more}."
+
+
+def differing(records: Sequence[Record]) -> dict[str, list[Any]]:
+    """Return the dotted keys whose values are not the same, with that of each run."""
+    tables = [_flat(record, records) for record in records]
+    keys = dict.fromkeys(key for table in tables for key in table)
+    values = {key: [table.get(key, NONE) for table in tables] for key in keys}
+    return {key: found for key, found in values.items() if len(set(map(repr, found))) > 1}
+
+
+def _flat(record: Record, records: Sequence[Record]) -> dict[str, Any]:
+    """The settings by dotted keys; a stage that not all runs have is one line."""
+    run = {key: value for key, value in record.run.items() if key not in ("info", "stages")}
+    stages: dict[str, Any] = {}
+    for name, stage in record.run["stages"].items():
+        if all(name in other.run["stages"] for other in records):
+            stages[name] = stage
+        else:
+            epochs = f"{stage['epochs']} epochs, " if "epochs" in stage else ""
+            stages[name] = f"{epochs}trains {stage['trains']}"
+    settings = flat(run | {"neck": record.neck, "stages": stages})
+    return settings | {"info.prior": record.run["info"]["prior"]}

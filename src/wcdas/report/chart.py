@@ -1,36 +1,18 @@
-"""A chart as numbers and words; the page and the figure files are both drawn from it."""
+"""A chart as numbers and words; the page draws it, and the files that somebody asks for."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 # Told apart by colour-blind readers, and at least 3 : 1 against the page in both themes.
 LIGHT = (
-    "#0072b2",
-    "#c14a00",
-    "#00795a",
-    "#a8487f",
-    "#6b5b00",
-    "#5a4fcf",
-    "#1a1a1a",
-    "#b00020",
-    "#00707a",
-    "#7a4b1f",
-)
+    "#0072b2", "#c14a00", "#00795a", "#a8487f", "#6b5b00",
+    "#5a4fcf", "#1a1a1a", "#b00020", "#00707a", "#7a4b1f",
+)  # fmt: skip
 DARK = (
-    "#56b4e9",
-    "#ff9a57",
-    "#3fcfa3",
-    "#e39bc4",
-    "#d6c94a",
-    "#a79bff",
-    "#f0f0f0",
-    "#ff8a80",
-    "#5ad1dc",
-    "#d9a066",
-)
-
-Kind = Literal["points", "line", "steps", "bars"]
+    "#56b4e9", "#ff9a57", "#3fcfa3", "#e39bc4", "#d6c94a",
+    "#a79bff", "#f0f0f0", "#ff8a80", "#5ad1dc", "#d9a066",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +30,7 @@ class Series:
     adds. `colour` counts in the palette."""
 
     name: str
-    kind: Kind
+    kind: Literal["points", "line", "steps", "bars"]
     colour: int
     x: Sequence[float]
     y: Sequence[float | None]
@@ -67,16 +49,18 @@ class Chart:
     x: Axis
     y: Axis
     series: Sequence[Series]
-    marks: Sequence[tuple[float, str]] = field(default_factory=tuple)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    marks: Sequence[tuple[float, str]] = ()
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
-    """Digits that can be seen; the others would only make the file larger."""
+    """Keep the digits that can be seen; the others would only make the file larger."""
     return None if value is None else float(f"{value:.{digits}g}")
 
 
 def percents(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else rounded(100 * value) for value in values]
+
+
+def counted(n: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: 1 image, 1,000 images."""
+    return f"{n:,} {one if n == 1 else several or one + 's'}"

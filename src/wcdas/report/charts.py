@@ -1,6 +1,7 @@
-"""The charts of one run."""
+"""The charts of one run, and those of several runs on one page."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -8,20 +9,48 @@ import torch
 
 from wcdas.evaluation.table import percent
 from wcdas.groups import GROUPS, IN_WORDS, group_means
-from wcdas.report.angles import BINS
-from wcdas.report.chart import Axis, Chart, Series, percents, rounded
+from wcdas.report.chart import Axis, Chart, Series, counted, percents, rounded
+from wcdas.report.measure import ANGLE_BINS
 from wcdas.report.record import Record
-from wcdas.report.trend import trend
 
 TRAINING_IMAGES = Axis("training images of the class", log=True)
 PERCENT = Axis("accuracy in %", low=0, high=100)
+RHO = Axis("concentration ρ", low=0, high=1)
+EPOCH, LOSS = Axis("epoch", low=0), Axis("loss", low=0)
+CONFIDENCE = Axis("confidence in %", low=0, high=100)
+AS_SURE_AS_RIGHT = Series("as sure as right", "line", 6, [0, 100], [0, 100], dashed=True)
 BY_CLASS = 10  # up to so many classes the map shows each in a colour of its own
-TREND_FROM = 30
+TREND_FROM, TREND_BINS = 30, 12  # classes that have a line of their mean, and its points
 
 
-def accuracy_chart(record: Record) -> Chart:
+def run_charts(record: Record) -> dict[str, Chart]:
+    """Return the charts of a run by name, those there is something to show for."""
+    charts = (
+        _accuracy(record),
+        _rho(record),
+        _angles(record),
+        _learning(record),
+        _loss(record),
+        _rho_training(record),
+        _reliability(record),
+        _map(record),
+        _tail(record),
+    )
+    return {chart.name: chart for chart in charts if chart is not None}
+
+
+def compared_charts(runs: Mapping[str, Record], same_classes: bool) -> dict[str, Chart]:
+    """Return the charts of several runs by name, a colour for each run; what is told of single
+    classes only where the runs have the same ones."""
+    charts = [_compared_learning(runs), _compared_loss(runs), _compared_reliability(runs)]
+    if same_classes:
+        charts = [_compared_accuracy(runs), _compared_rho(runs), *charts]
+    return {chart.name: chart for chart in charts if chart.series}
+
+
+def _accuracy(record: Record) -> Chart:
     values = percents(record.accuracy)
-    series = by_group(record, values)
+    series = _by_group(record, values)
     if len(values) >= TREND_FROM:
         series.append(trend("mean", record.class_counts, values, 6))
     parts = [
@@ -36,23 +65,44 @@ def accuracy_chart(record: Record) -> Chart:
     return Chart("accuracy", "Accuracy of each class", told, TRAINING_IMAGES, PERCENT, series)
 
 
-def rho_chart(record: Record) -> Chart | None:
+def _compared_accuracy(runs: Mapping[str, Record]) -> Chart:
+    series = []
+    for colour, (label, record) in enumerate(runs.items()):
+        values = percents(record.accuracy)
+        series.append(_dots(record, label, colour, values))
+        if len(values) >= TREND_FROM:
+            series.append(trend(f"{label}, mean", record.class_counts, values, colour))
+    parts = [f"{label} {percent(record.headline)} %" for label, record in runs.items()]
+    told = f"One dot a class and run. All: {', '.join(parts)}."
+    return Chart("accuracy", "Accuracy of each class", told, TRAINING_IMAGES, PERCENT, series)
+
+
+def _rho(record: Record) -> Chart | None:
     rho = record.measured["rho"]
     if rho is None:
         return None
     means = group_means(torch.tensor(rho, dtype=torch.float64), torch.tensor(record.class_counts))
     parts = [f"{group} {mean:.3f}" for group, mean in means.items() if mean is not None]
     told = f"Mean ρ: {', '.join(parts)}."
-    axis = Axis("concentration ρ", low=0, high=1)
-    series = by_group(record, rho)
-    return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, axis, series)
+    series = _by_group(record, rho)
+    return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, RHO, series)
 
 
-def angles_chart(record: Record) -> Chart | None:
+def _compared_rho(runs: Mapping[str, Record]) -> Chart:
+    series = [
+        _dots(record, label, colour, record.measured["rho"])
+        for colour, (label, record) in enumerate(runs.items())
+        if record.measured["rho"] is not None
+    ]
+    told = "One dot a class, of the runs whose head has a ρ."
+    return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, RHO, series)
+
+
+def _angles(record: Record) -> Chart | None:
     angles = record.measured["angles"]
     if angles is None:
         return None
-    width = 180 / BINS
+    middles = [180 / ANGLE_BINS * (i + 0.5) for i in range(ANGLE_BINS)]
     series, told = [], []
     for colour, group in enumerate(GROUPS):
         if not sum(angles["own"][group]):
@@ -61,16 +111,9 @@ def angles_chart(record: Record) -> Chart | None:
         told.append(f"{group} {own:.0f}° to the own class, {other:.0f}° to the nearest other")
         for kind, name in (("own", "own class"), ("other", "nearest other")):
             counts = angles[kind][group]
-            series.append(
-                Series(
-                    f"{group}, {name}",
-                    "steps",
-                    colour,
-                    [width * (i + 0.5) for i in range(BINS)],
-                    [rounded(100 * n / sum(counts)) for n in counts],
-                    dashed=kind == "other",
-                )
-            )
+            shares = [rounded(100 * n / sum(counts)) for n in counts]
+            dashed = kind == "other"
+            series.append(Series(f"{group}, {name}", "steps", colour, middles, shares, dashed))
     return Chart(
         "angles",
         "Angles between features and class weights",
@@ -81,62 +124,73 @@ def angles_chart(record: Record) -> Chart | None:
     )
 
 
-def loss_chart(record: Record) -> Chart | None:
+def _learning(record: Record) -> Chart | None:
     if not record.log:
         return None
-    epochs, marks = epochs_and_stages(record.log)
+    epochs, marks = _epochs_and_stages(record.log)
+    fitted = percents([line.get("train_accuracy") for line in record.log])
+    series = []
+    if any(value is not None for value in fitted):
+        series.append(Series("training images", "line", 6, epochs, fitted, dashed=True))
+    for colour, group in enumerate(GROUPS):
+        tested, values = _tested(record, group)
+        if any(value is not None for value in values):
+            series.append(Series(f"test, {group}", "line", colour, tested, values))
+    told = "Accuracy while training. The last epoch is the result, whatever came before."
+    if any(s.get("mixup") or s.get("cutmix") for s in record.run["stages"].values()):
+        told += " Training images are mixed two by two, and one of the two labels counts."
+    return Chart("learning", "Accuracy while training", told, EPOCH, PERCENT, series, marks)
+
+
+def _compared_learning(runs: Mapping[str, Record]) -> Chart:
+    series = [
+        Series(label, "line", colour, *_tested(record, record.metrics["headline"]))
+        for colour, (label, record) in enumerate(runs.items())
+    ]
+    told = "Accuracy on the test set while training; the last epoch is the result."
+    return Chart("learning", "Accuracy while training", told, EPOCH, PERCENT, series)
+
+
+def _loss(record: Record) -> Chart | None:
+    if not record.log:
+        return None
+    epochs, marks = _epochs_and_stages(record.log)
     losses = [line["loss"] for line in record.log]
     told = f"From {losses[0]:.3g} to {losses[-1]:.3g} in {counted(len(epochs), 'epoch')}" + (
         f", stages {' → '.join(name for _, name in marks)}." if len(marks) > 1 else "."
     )
     series = [Series("training loss", "line", 6, epochs, [rounded(v) for v in losses])]
-    axes = Axis("epoch", low=0), Axis("loss", low=0)
-    return Chart("loss", "Training loss", told, *axes, series, marks)
+    return Chart("loss", "Training loss", told, EPOCH, LOSS, series, marks)
 
 
-def learning_chart(record: Record) -> Chart | None:
-    if not record.log:
-        return None
-    epochs, marks = epochs_and_stages(record.log)
-    fitted = percents([line.get("train_accuracy") for line in record.log])
+def _compared_loss(runs: Mapping[str, Record]) -> Chart:
     series = []
-    if any(value is not None for value in fitted):
-        series.append(Series("training images", "line", 6, epochs, fitted, dashed=True))
-    tests = [
-        (at, line["test"]) for at, line in zip(epochs, record.log, strict=True) if line.get("test")
-    ]
-    for colour, group in enumerate(GROUPS):
-        values = percents([test[group] for _, test in tests])
-        if any(value is not None for value in values):
-            series.append(Series(f"test, {group}", "line", colour, [at for at, _ in tests], values))
-    told = "Accuracy while training. The last epoch is the result, whatever came before."
-    if any(s.get("mixup") or s.get("cutmix") for s in record.run["stages"].values()):
-        told += " Training images are mixed two by two, and one of the two labels counts."
-    axes = Axis("epoch", low=0), PERCENT
-    return Chart("learning", "Accuracy while training", told, *axes, series, marks)
+    for colour, (label, record) in enumerate(runs.items()):
+        losses = [rounded(line["loss"]) for line in record.log]
+        series.append(Series(label, "line", colour, list(range(1, len(losses) + 1)), losses))
+    told = "The loss of each run; losses of different methods are not on one scale."
+    return Chart("loss", "Training loss", told, EPOCH, LOSS, series)
 
 
-def rho_learning_chart(record: Record) -> Chart | None:
-    lines = [line for line in record.log if line.get("rho")]
+def _rho_training(record: Record) -> Chart | None:
+    lines = [line["rho"] for line in record.log if line.get("rho")]
     if len(lines) < len(record.log) or not lines:
         return None
-    epochs, marks = epochs_and_stages(record.log)
-    present = [group for group in GROUPS if lines[-1]["rho"].get(group) is not None]
-    told = "Mean ρ of the groups, first and last epoch: " + "; ".join(
-        f"{g} {lines[0]['rho'][g]:.3f} → {lines[-1]['rho'][g]:.3f}" for g in present
-    )
-    series = [
-        Series(g, "line", GROUPS.index(g), epochs, [rounded(line["rho"][g]) for line in lines])
-        for g in present
-    ]
-    axes = Axis("epoch", low=0), Axis("mean ρ", low=0, high=1)
-    return Chart("rho-training", "ρ while training", f"{told}.", *axes, series, marks)
+    epochs, marks = _epochs_and_stages(record.log)
+    series, means = [], []
+    for colour, group in enumerate(GROUPS):
+        if lines[-1].get(group) is not None:
+            means.append(f"{group} {lines[0][group]:.3f} → {lines[-1][group]:.3f}")
+            rho = [rounded(line[group]) for line in lines]
+            series.append(Series(group, "line", colour, epochs, rho))
+    told = f"Mean ρ of the groups, first and last epoch: {'; '.join(means)}."
+    axis = Axis("mean ρ", low=0, high=1)
+    return Chart("rho-training", "ρ while training", told, EPOCH, axis, series, marks)
 
 
-def reliability_chart(record: Record) -> Chart | None:
+def _reliability(record: Record) -> Chart | None:
     bins = record.measured["reliability"]
-    filled = [b for b in bins if b["images"]]
-    if not filled:
+    if not any(b["images"] for b in bins):
         return None
     sure, right = record.measured["confidence"], record.metrics["top1"]
     lean = "too sure" if sure > right else "not sure enough"
@@ -145,40 +199,46 @@ def reliability_chart(record: Record) -> Chart | None:
         f"Mean confidence {percent(sure)} %, accuracy {percent(right)} %: on the whole {lean}. "
         f"Expected calibration error {percent(record.metrics['ece'])} %."
     )
-    series = [
-        Series(
-            "accuracy",
-            "bars",
-            0,
-            [rounded(50 * (b["lower"] + b["upper"])) or 0.0 for b in bins],
-            percents([b["accuracy"] for b in bins]),
-            notes=[counted(b["images"], "test sample") for b in bins],
-        ),
-        Series("as sure as right", "line", 6, [0, 100], [0, 100], dashed=True),
-    ]
-    axes = Axis("confidence in %", low=0, high=100), PERCENT
-    return Chart("reliability", "Reliability", told, *axes, series)
+    accuracy = Series(
+        "accuracy",
+        "bars",
+        0,
+        [rounded(50 * (b["lower"] + b["upper"])) or 0.0 for b in bins],
+        percents([b["accuracy"] for b in bins]),
+        notes=[counted(b["images"], "test sample") for b in bins],
+    )
+    series = [accuracy, AS_SURE_AS_RIGHT]
+    return Chart("reliability", "Reliability", told, CONFIDENCE, PERCENT, series)
 
 
-def map_chart(record: Record) -> Chart | None:
+def _compared_reliability(runs: Mapping[str, Record]) -> Chart:
+    series = [AS_SURE_AS_RIGHT]
+    for colour, (label, record) in enumerate(runs.items()):
+        filled = [b for b in record.measured["reliability"] if b["images"]]
+        x, y = (percents([b[key] for b in filled]) for key in ("confidence", "accuracy"))
+        series.append(Series(label, "line", colour, [v or 0.0 for v in x], y))
+    parts = [f"{label} {percent(record.metrics['ece'])} %" for label, record in runs.items()]
+    told = f"Expected calibration error: {', '.join(parts)}."
+    return Chart("reliability", "Reliability", told, CONFIDENCE, PERCENT, series)
+
+
+def _map(record: Record) -> Chart | None:
     found = record.measured["map"]
     if found is None:
         return None
     rows, names = found["rows"], record.class_names
-    alone = len(names) <= BY_CLASS
-    labels = names if alone else [IN_WORDS[group] for group in GROUPS]
+    if len(names) <= BY_CLASS:
+        labels, colours = names, list(range(len(names)))
+    else:
+        labels = [IN_WORDS[group] for group in GROUPS]
+        colours = [GROUPS.index(group) for group in record.class_groups]
     series = []
     for colour, label in enumerate(labels):
-        of = [
-            r
-            for r in rows
-            if (r[2] if alone else GROUPS.index(record.class_groups[r[2]])) == colour
-        ]
-        if not of:
-            continue
-        notes = ["recognised" if t == p else f"taken for {names[p]}" for _, _, t, p in of]
-        x, y, classes = ([row[i] for row in of] for i in range(3))
-        series.append(Series(label, "points", colour, x, y, classes=classes, notes=notes))
+        of = [row for row in rows if colours[row[2]] == colour]
+        if of:
+            notes = ["recognised" if t == p else f"taken for {names[p]}" for _, _, t, p in of]
+            x, y, classes = ([row[i] for row in of] for i in range(3))
+            series.append(Series(label, "points", colour, x, y, classes=classes, notes=notes))
     wrong = sum(true != predicted for *_, true, predicted in rows)
     told = (
         f"{len(rows):,} of {found['of']:,} test samples, {wrong:,} of them taken for another "
@@ -189,11 +249,9 @@ def map_chart(record: Record) -> Chart | None:
     return Chart("map", "Map of the test features", told, blank, blank, series)
 
 
-def tail_chart(record: Record) -> Chart:
+def _tail(record: Record) -> Chart:
     order = sorted(range(len(record.class_counts)), key=lambda c: (-record.class_counts[c], c))
-    ranks: list[float | None] = [None] * len(order)
-    for rank, c in enumerate(order, 1):
-        ranks[c] = rank
+    ranks = {c: rank for rank, c in enumerate(order, 1)}
     tail = record.tail
     told = (
         f"{counted(tail.classes, 'class', 'classes')}, {tail.images:,} training samples: the "
@@ -201,51 +259,59 @@ def tail_chart(record: Record) -> Chart:
         f"{tail.gini:.2f}, where 0 is balanced."
     )
     series = [
-        Series(s.name, s.kind, s.colour, s.y, s.x, classes=s.classes)  # type: ignore[arg-type]
-        for s in by_group(record, ranks)
+        Series(
+            s.name, s.kind, s.colour, [ranks[c] for c in s.classes or ()], s.x, classes=s.classes
+        )
+        for s in _by_group(record, [ranks[c] for c in range(len(order))])
     ]
     axes = Axis("classes, the largest first", low=0), Axis("training images", log=True)
     return Chart("tail", "The dataset's tail", told, *axes, series)
 
 
-def run_charts(record: Record) -> dict[str, Chart]:
-    """By name, those there is something to show for."""
-    builders = (
-        accuracy_chart,
-        rho_chart,
-        angles_chart,
-        learning_chart,
-        loss_chart,
-        rho_learning_chart,
-        reliability_chart,
-        map_chart,
-        tail_chart,
-    )
-    found = [chart for build in builders if (chart := build(record)) is not None]
-    return {chart.name: chart for chart in found}
-
-
-def by_group(record: Record, values: Sequence[float | None]) -> list[Series]:
+def _by_group(record: Record, values: Sequence[float | None]) -> list[Series]:
     """One dot a class against its training images, a series for each group that has a dot."""
     series = []
     for colour, group in enumerate(GROUPS):
-        members = [
-            c for c, of in enumerate(record.class_groups) if of == group and values[c] is not None
+        of_group = [
+            value if of == group else None
+            for value, of in zip(values, record.class_groups, strict=True)
         ]
-        members.sort(key=lambda c: (record.class_counts[c], c))
-        if members:
-            x = [on_log_axis(record.class_counts[c]) for c in members]
-            y = [values[c] for c in members]
-            series.append(Series(IN_WORDS[group], "points", colour, x, y, classes=members))
-    return series
+        series.append(_dots(record, IN_WORDS[group], colour, of_group))
+    return [one for one in series if one.x]
 
 
-def on_log_axis(count: int) -> float:
-    """A class without training images stands left of those with one."""
-    return max(float(count), 0.5)
+def _dots(record: Record, name: str, colour: int, values: Sequence[float | None]) -> Series:
+    """One dot for each class that has a value; one without training images stands left of those
+    with one."""
+    members = [c for c, value in enumerate(values) if value is not None]
+    members.sort(key=lambda c: (record.class_counts[c], c))
+    x = [max(float(record.class_counts[c]), 0.5) for c in members]
+    return Series(name, "points", colour, x, [values[c] for c in members], classes=members)
 
 
-def epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tuple[float, str]]]:
+def trend(
+    name: str, class_counts: Sequence[int], values: Sequence[float | None], colour: int
+) -> Series:
+    """Return the mean over classes of similar size, in bins of equal width in log n."""
+    pairs = [(max(n, 0.5), v) for n, v in zip(class_counts, values, strict=True) if v is not None]
+    if not pairs:
+        return Series(name, "line", colour, [], [])
+    low, high = (math.log(f(n for n, _ in pairs)) for f in (min, max))
+    bins: dict[int, list[tuple[float, float]]] = {}
+    for n, value in pairs:
+        share = (math.log(n) - low) / (high - low) if high > low else 0.0
+        bins.setdefault(min(int(share * TREND_BINS), TREND_BINS - 1), []).append(
+            (math.log(n), value)
+        )
+    means = [
+        (math.exp(sum(x for x, _ in of) / len(of)), sum(y for _, y in of) / len(of))
+        for _, of in sorted(bins.items())
+    ]
+    x, y = ([rounded(pair[i]) or 0.0 for pair in means] for i in (0, 1))
+    return Series(name, "line", colour, x, y)
+
+
+def _epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tuple[float, str]]]:
     """Epochs counted over the whole run, and where each stage begins."""
     marks, before = [], 0
     for stage, lines in groupby(log, key=lambda line: line["stage"]):
@@ -254,5 +320,7 @@ def epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tu
     return list(range(1, len(log) + 1)), marks
 
 
-def counted(n: int, one: str, several: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"
+def _tested(record: Record, metric: str) -> tuple[list[int], list[float | None]]:
+    """The epochs after which the run was tested, and a metric in percent."""
+    tests = {at: line["test"] for at, line in enumerate(record.log, 1) if line.get("test")}
+    return list(tests), percents([test[metric] for test in tests.values()])

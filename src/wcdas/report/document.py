@@ -2,96 +2,81 @@
 
 import base64
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from wcdas.files import write_synced
-from wcdas.report.chart import DARK, LIGHT, Chart
-from wcdas.report.html import warning_box
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-HERE = Path(__file__).parent
+from wcdas.evaluation.table import percent
+from wcdas.files import write_synced
+from wcdas.report.chart import DARK, LIGHT, Chart, counted
+
+TEMPLATES = Path(__file__).parent / "templates"
 LIBRARY = "echarts.common.min.js"  # Apache ECharts 6.1.0, Apache-2.0, as published on npm
-NOTICE = (
-    "This page holds Apache ECharts 6.1.0. Copyright 2017-2026 The Apache Software Foundation. "
-    "Licensed under the Apache License, Version 2.0. This product includes software developed at "
-    "The Apache Software Foundation (https://www.apache.org/)."
-)
-KEYS = "In a chart the arrow keys move from point to point, Escape lets go."
+SCRIPTS = (LIBRARY, "page.js")
 
 
 def write_document(
     path: Path,
-    title: str,
-    introduction: str,
-    sections: Mapping[str, tuple[str, str]],
-    charts: Iterable[Chart],
+    template: str,
+    charts: Mapping[str, Chart],
     data: Mapping[str, Any],
-    warnings: Sequence[str] = (),
+    figures: bool,
+    **content: Any,
 ) -> None:
-    """`sections` are HTML by their id, each with what the navigation calls it."""
+    """Write a page, and its charts as files beside it where somebody asks for them.
+
+    Args:
+        path: the page.
+        template: its file in templates/.
+        charts: by name; the script draws them where the template has their figures.
+        data: what the script takes beside the charts.
+        figures: whether to write figures/.
+        content: what the template takes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = {
+    if figures:
+        from wcdas.report.figures import write_figures  # slow to import
+
+        write_figures(charts.values(), path.parent / "figures")
+    drawn: dict[str, Any] = {
         "palettes": {"light": LIGHT, "dark": DARK},
-        "charts": {chart.name: chart.as_json() for chart in charts},
-    } | dict(data)
-    links = "".join(
-        f'<li><a href="#{name}">{escape(title)}</a></li>' for name, (title, _) in sections.items()
+        "charts": {name: asdict(chart) for name, chart in charts.items()},
+    }
+    page = _environment().get_template(template)
+    text = page.render(content, charts=charts, data=drawn | dict(data), figures=figures)
+    write_synced(path, text.encode("utf-8", errors="replace"))
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    scripts = [_file(LIBRARY), _file("page.js")]
-    page = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">
-<title>{escape(title)}</title>
-<style>
-{_file("page.css")}</style>
-</head>
-<body>
-<!-- {NOTICE} -->
-<a class="skip" href="#main">To the content</a>
-<header>
-<h1>{escape(title)}</h1>
-<button type="button" id="theme" aria-live="polite">Theme</button>
-</header>
-<nav aria-label="Sections"><ul>{links}</ul></nav>
-<main id="main">
-{warning_box(warnings)}
-<p>{escape(introduction)}</p>
-<noscript><p>Charts and the table of classes need JavaScript; the same charts are in figures/.</p>
-</noscript>
-{chr(10).join(body for _, body in sections.values())}
-</main>
-<footer class="soft"><p id="keys">{KEYS}</p><p>{escape(NOTICE)}</p></footer>
-<div id="spoken" class="hidden" aria-live="polite"></div>
-<script type="application/json" id="data">{_embedded(content)}</script>
-{"".join(f"<script>{script}</script>{chr(10)}" for script in scripts)}</body>
-</html>
-"""
-    write_synced(path, page.encode("utf-8", errors="replace"))
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.filters |= {"percent": percent, "counted": counted, "thousands": "{:,}".format}
+    made.globals |= {"file": _file, "scripts": SCRIPTS, "policy": _policy()}
+    return made
 
 
-def _policy(scripts: Iterable[str]) -> str:
-    """Only these scripts may run, and nothing may be loaded."""
-    hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+@cache
+def _file(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text("utf-8"))
+
+
+def _policy() -> str:
+    """Only the page's scripts may run, and nothing may be loaded."""
+    digests = (hashlib.sha256(_file(name).encode()).digest() for name in SCRIPTS)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _embedded(content: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def _file(name: str) -> str:
-    return (HERE / name).read_text("utf-8")

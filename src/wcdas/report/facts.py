@@ -3,14 +3,13 @@
 import inspect
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from wcdas.backbones import BACKBONES
-from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.groups import GROUPS
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
@@ -85,52 +84,49 @@ class Facts:
     baseline: Mapping[str, float | None] | None  # many, medium, few and headline
 
     def train(self, change: str) -> str:
-        """The command that repeats the run with one thing changed."""
+        """Return the command that repeats the run with one thing changed."""
         return f"wcdas train --recipe {self.recipe} {change}"
 
     def sweep(self, *methods: str) -> str:
-        """The command that trains methods as the run was trained, over seeds."""
+        """Return the command that trains methods as the run was trained, over seeds."""
         return f"wcdas sweep --recipe {self.recipe} --methods {','.join(methods)} --seeds 3"
 
 
 def facts_of(record: Record, baseline: Record | None) -> Facts:
-    run, metrics, measured = record.run, record.metrics, record.measured
-    stages = run["stages"]
+    run, metrics = record.run, record.metrics
+    stages, holdout = run["stages"], run["calibration"]["holdout"]
     folder = record.folder if record.folder.name.strip(".") else record.folder.resolve()
     method = METHODS.get(record.method)  # None for one that a script registers
+    unmixed, own_loss = (method.unmixed, method.own_loss) if method else ((), ())
     first, last = record.log[0]["stage"] if record.log else "", list(stages)[-1]
     lines = [line for line in record.log if line["stage"] == first]
+    counts = torch.tensor(run["info"]["class_counts"])
     return Facts(
         run=shlex.quote(str(record.folder)),
-        recipe=_recipe(record),
+        recipe=record.recipe,
         beside=shlex.quote(str(folder.with_name(f"{folder.name}-softmax"))),
         method=record.method,
-        **{group: metrics[group] for group in GROUPS},
-        headline=record.headline,
+        **_accuracies(record),
         headline_error=record.standard_error(),
         few_error=record.standard_error("few"),
         prior=run["info"]["prior"],
-        prior_in_loss=any(_has_prior(stage) for stage in stages.values())
-        or (method is not None and bool(method.own_loss) and method.prior == "uniform"),
+        prior_in_loss=any(map(_has_prior, stages.values()))
+        or (method is not None and bool(own_loss) and method.prior == "uniform"),
         pretrained=bool(run["backbone"]["weights"]),
         network=_pretrained(run["backbone"]["name"]),
         ece=metrics["ece"],
-        confidence=measured["confidence"],
+        confidence=record.measured["confidence"],
         top1=metrics["top1"],
-        holdout=run["calibration"]["holdout"],
+        holdout=holdout,
         held_out=metrics.get("held_out"),
         first_stage=first,
         last_stage=last,
-        can_mix=_can_mix(stages.get(first), method is not None and first in method.unmixed),
-        can_smooth=_can_smooth(stages[last], method is not None and last in method.own_loss),
+        can_mix=bool(lines) and first not in unmixed and _can_mix(stages[first]),
+        can_smooth=last not in own_loss and _can_smooth(stages[last]),
         epochs=stages[first]["epochs"] if lines else 0,
         train_accuracy=lines[-1].get("train_accuracy") if lines else None,
         late_fall=_late_fall([line["loss"] for line in lines]),
-        images=trained_on(
-            torch.tensor(run["info"]["class_counts"]),
-            run["selection"]["holdout"],
-            run["calibration"]["holdout"],
-        ),
+        images=trained_on(counts, run["selection"]["holdout"], holdout),
         batch=max((stage.get("batch_size", 0) for stage in stages.values()), default=0),
         warned=bool(record.warnings),
         failing=tuple(failing_classes(record)),
@@ -139,18 +135,18 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         barely_tested=sum(0 < n < MEASURED for n in record.test_counts),
         untested=record.accuracy.count(None),
         classes=len(record.class_names),
-        confusion=_worst(record),
-        baseline=None if baseline is None else accuracies(baseline),
+        confusion=_worst_confusion(record),
+        baseline=None if baseline is None else _accuracies(baseline),
     )
 
 
-def accuracies(record: Record) -> dict[str, float | None]:
-    groups = {group: record.metrics[group] for group in GROUPS}
-    return groups | {"headline": record.headline}
+def _accuracies(record: Record) -> dict[str, Any]:
+    """Those of the groups, and the headline."""
+    return {group: record.metrics[group] for group in GROUPS} | {"headline": record.headline}
 
 
 def failing_classes(record: Record) -> list[Failing]:
-    """Classes surely 20 points or more below the mean over classes, the worst first."""
+    """Return the classes surely 20 points or more below the mean over classes, the worst first."""
     mean: float | None = record.metrics["balanced_accuracy"]
     if mean is None:
         return []
@@ -177,23 +173,6 @@ def _at_most(share: float, n: int) -> float:
     return (share + z * z / (2 * n) + spread) / (1 + z * z / n)
 
 
-def again(record: Record) -> str:
-    """The command that repeats a run from its settings; of data in memory, the call in Python."""
-    if in_memory(record):
-        recipe = str(record.folder / "run.toml")
-        return f'wcdas.train(DATASET, recipe={recipe!r}, out="NEW_FOLDER")'
-    return f"wcdas train --recipe {_recipe(record)} --out NEW_FOLDER"
-
-
-def in_memory(record: Record) -> bool:
-    """Whether the data was an object that no command can name."""
-    return str(record.run["data"]["source"]).startswith(IN_MEMORY)
-
-
-def _recipe(record: Record) -> str:
-    return shlex.quote(str(record.folder / "run.toml"))
-
-
 def _pretrained(backbone: str) -> str:
     """A backbone of this package has no pretrained weights, so another takes its place."""
     if backbone == "identity":
@@ -202,29 +181,29 @@ def _pretrained(backbone: str) -> str:
     return f"{name}backbone.weights=pretrained"
 
 
-def _can_mix(stage: Mapping[str, Any] | None, unmixed: bool) -> bool:
-    return stage is not None and not (unmixed or stage["mixup"] or stage["cutmix"])
-
-
-def _can_smooth(stage: Mapping[str, Any], own_loss: bool) -> bool:
-    if stage["trains"] == "nothing" or own_loss or stage["label_smoothing"]:
-        return False
-    return "label_smoothing" in inspect.signature(LOSSES[stage["loss"]]).parameters
-
-
 def _has_prior(stage: Mapping[str, Any]) -> bool:
     loss, options = stage.get("loss", "cross-entropy"), stage.get("loss_options", {})
     return bool(stage.get("prior") or LOSSES[loss].prior_strength(**options))
 
 
-def _late_fall(losses: list[float]) -> float | None:
+def _can_mix(stage: Mapping[str, Any]) -> bool:
+    return not (stage["mixup"] or stage["cutmix"])
+
+
+def _can_smooth(stage: Mapping[str, Any]) -> bool:
+    if stage["trains"] == "nothing" or stage["label_smoothing"]:
+        return False
+    return "label_smoothing" in inspect.signature(LOSSES[stage["loss"]]).parameters
+
+
+def _late_fall(losses: Sequence[float]) -> float | None:
     if len(losses) < 10:
         return None
     before, last = losses[-1 - len(losses) // 10], losses[-1]
     return (before - last) / before if before > 0 else 0.0
 
 
-def _worst(record: Record) -> Confusion | None:
+def _worst_confusion(record: Record) -> Confusion | None:
     pairs = record.measured["confusions"]
     if not pairs:
         return None

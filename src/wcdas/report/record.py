@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from wcdas.data.description import LongTailSummary, summary
+from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError
 from wcdas.files import write_synced
 from wcdas.groups import group_names
@@ -43,6 +45,28 @@ class Record:
         return int(self.run["seed"])
 
     @property
+    def neck(self) -> dict[str, Any]:
+        return neck_of(self.run)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the data was an object that no command can name."""
+        return str(self.run["data"]["source"]).startswith(IN_MEMORY)
+
+    @property
+    def recipe(self) -> str:
+        """The run's settings as a shell takes them."""
+        return shlex.quote(str(self.folder / "run.toml"))
+
+    @property
+    def again(self) -> str:
+        """The command that repeats the run; of data in memory, the call in Python."""
+        if self.in_memory:
+            recipe = str(self.folder / "run.toml")
+            return f'wcdas.train(DATASET, recipe={recipe!r}, out="NEW_FOLDER")'
+        return f"wcdas train --recipe {self.recipe} --out NEW_FOLDER"
+
+    @property
     def headline(self) -> float | None:
         value: float | None = self.metrics[self.metrics["headline"]]
         return value
@@ -66,7 +90,7 @@ class Record:
 
     @cached_property
     def class_groups(self) -> list[str]:
-        """Of every class: many, medium or few."""
+        """The group of every class: many, medium or few."""
         return group_names(torch.tensor(self.class_counts))
 
     @cached_property
@@ -78,48 +102,44 @@ class Record:
         return summary(torch.tensor(self.class_counts))
 
     def standard_error(self, group: str | None = None) -> float | None:
-        """Of a group's accuracy, or of the headline, from the numbers of test images alone.
+        """Return that of a group's accuracy, or of the headline, from the numbers of test images.
 
         p(1 − p) is taken to be the same in every class, √(p(1 − p)·Σ 1/n_c)/C, and p as if two
         more images had been seen, one recognised: none or all of few images prove little.
         """
         p = self.headline if group is None else self.metrics[group]
-        rows = zip(self.class_groups, self.metrics["per_class"], strict=True)
-        tested = [row["test_images"] for of, row in rows if group in (None, of)]
-        inverse = [1 / n for n in tested if n]
         if p is None:
             return None
+        of_class = zip(self.class_groups, self.test_counts, strict=True)
+        tested = [n for of, n in of_class if n and group in (None, of)]
         p = (p * sum(tested) + 1) / (sum(tested) + 2)
-        return math.sqrt(p * (1 - p) * sum(inverse)) / len(inverse)
-
-
-def neck_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The table `neck` of a run.toml; those of earlier versions have none."""
-    return as_table(NeckConfig()) | run.get("neck", {})
-
-
-def report_file(folder: Path) -> Path:
-    return folder / "report.json"
-
-
-def write_measured(folder: Path, measured: dict[str, Any]) -> None:
-    data = json.dumps(measured, separators=(",", ":"))
-    write_synced(report_file(folder), f"{data}\n".encode())
+        return math.sqrt(p * (1 - p) * sum(1 / n for n in tested)) / len(tested)
 
 
 def read_record(folder: Path) -> Record | None:
-    """The run in a folder; None where it was not measured for a page."""
+    """Read the run in a folder; None where it was not measured for a page."""
     files = RunFolder(folder)
     run = files.read_run()
     metrics = files.read_metrics()
+    file = folder / "report.json"
     try:
-        measured = json.loads(report_file(folder).read_text("utf-8"))
+        measured = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except ValueError:
         raise InputError(
-            f"{report_file(folder)} is damaged; delete it and call wcdas report {folder} again"
+            f"{file} is damaged; delete it and call wcdas report {folder} again"
         ) from None
     if measured.get("format") != FORMAT:
         return None
     return Record(folder, run, files.read_log(), metrics, measured)
+
+
+def write_measured(folder: Path, measured: dict[str, Any]) -> None:
+    data = json.dumps(measured, separators=(",", ":"))
+    write_synced(folder / "report.json", f"{data}\n".encode())
+
+
+def neck_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table `neck` of a run.toml; those of earlier versions have none."""
+    return as_table(NeckConfig()) | run.get("neck", {})

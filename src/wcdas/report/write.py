@@ -13,26 +13,28 @@ from wcdas.deploy.output import check_new
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.heads import Head
-from wcdas.report.baseline import find_baseline
-from wcdas.report.charts import run_charts
+from wcdas.report.comparison import write_comparison
 from wcdas.report.measure import measure
 from wcdas.report.page import write_page
 from wcdas.report.record import Record, read_record, write_measured
 from wcdas.run.folder import RunFolder, finished_runs, next_folder
 from wcdas.sweeps.folder import SweepFolder, again
 
-PAGE, FIGURES = "report.html", "figures"
+PAGE = "report.html"
+MOST = 10  # runs on a page, as many as there are colours
 
 
 def report_on(folder: Path, head: Head, features: Tensor, logits: Tensor, dataset: Dataset) -> Path:
-    """At the end of a run: measure its test outputs once, and write its page and figures."""
+    """At the end of a run, measure its test outputs once and write its page."""
     metrics = RunFolder(folder).read_metrics()
     write_measured(folder, measure(head, features, logits, dataset, metrics))
     return write_report(folder)
 
 
-def write_report(*runs: Source, out: str | Path | None = None, overwrite: bool = False) -> Path:
-    """Write report.html and figures/ for a run, or one page that compares several.
+def write_report(
+    *runs: Source, out: str | Path | None = None, overwrite: bool = False, figures: bool = False
+) -> Path:
+    """Write report.html for a run, or one page that compares several.
 
     No data is needed, but for a run that was never measured for a page.
 
@@ -40,35 +42,37 @@ def write_report(*runs: Source, out: str | Path | None = None, overwrite: bool =
         runs: runs or their folders.
         out: the folder for page and figures; the run's own, for several `runs/report-<n>`.
         overwrite: replace a page that is in `out`; a run's own page in its folder always is.
+        figures: write the charts as PNG and SVG files too, in figures/ beside the page.
     """
     folders = list(dict.fromkeys(Path(run) for run in runs))
     if not folders:
         raise InputError("no run was named; expected one folder or several")
     records = [_record(folder) for folder in folders]
-    if len(records) > 1:
-        from wcdas.report.comparison import write_comparison
-
-        place = Path(out) if out else next_folder("report")
-        return write_comparison(place, records, overwrite)
-    if out:
-        check_new(Path(out) / PAGE, overwrite)
-    return _write_run(Path(out) if out else folders[0], records[0])
-
-
-def _write_run(place: Path, record: Record) -> Path:
-    from wcdas.report.figures import write_figures  # slow to import
-
-    charts = run_charts(record)
-    write_figures(charts.values(), place / FIGURES)
-    write_page(place / PAGE, record, find_baseline(record), charts)
-    return place / PAGE
+    if len(records) == 1:
+        if out:
+            check_new(Path(out) / PAGE, overwrite)
+        path = Path(out or folders[0]) / PAGE
+        write_page(path, records[0], figures)
+        return path
+    if len(records) > MOST:
+        raise InputError(
+            f"{len(records)} runs were named; expected at most {MOST}, as many as can be told apart"
+        )
+    folder = Path(out) if out else next_folder("report")
+    if any((folder / name).exists() for name in ("run.toml", "sweep.toml")):
+        raise InputError(
+            f"{folder} is a run's folder, whose own report would be lost; choose another with --out"
+        )
+    check_new(folder / PAGE, overwrite)
+    write_comparison(folder / PAGE, records, figures)
+    return folder / PAGE
 
 
 def _record(folder: Path) -> Record:
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; expected a run's folder, such as runs/NAME")
     if not RunFolder(folder).exists:
-        _explain(folder)
+        _refuse_folder_of_runs(folder)
     record = read_record(folder)
     if record is None:
         write_measured(folder, _measured_again(folder))
@@ -77,10 +81,8 @@ def _record(folder: Path) -> Record:
     return record
 
 
-def _explain(folder: Path) -> None:
-    """An error for a folder that holds runs and is none, with a command that works."""
-    from wcdas.report.comparison import MOST  # slow to import
-
+def _refuse_folder_of_runs(folder: Path) -> None:
+    """Raise an error for a folder that holds runs and is none, with a command that works."""
     if SweepFolder(folder).exists:
         sweep = SweepFolder(folder)
         plan, _ = sweep.read()
@@ -98,7 +100,7 @@ def _explain(folder: Path) -> None:
 
 
 def _measured_again(folder: Path) -> dict[str, Any]:
-    """For a run without report.json, from its model and its data."""
+    """Measure a run without report.json, from its model and its data."""
     model = load(folder)
     dataset = dataset_for(model, folder, None, {})
     features, logits = run_split(model, dataset.test, workers=0)

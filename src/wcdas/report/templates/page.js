@@ -182,6 +182,23 @@
     }
   }, { rootMargin: "300px" });
 
+  // A chart as a file: drawn once more as it is shown, in the colours of the theme.
+  for (const files of document.querySelectorAll(".files")) files.hidden = false;
+  for (const press of document.querySelectorAll("[data-save]")) {
+    press.addEventListener("click", () => {
+      const { save: name, kind } = press.dataset;
+      const { clientWidth: width, clientHeight: height } = document.getElementById("chart-" + name);
+      const renderer = kind === "svg" ? "svg" : "canvas";
+      const sheet = echarts.init(element("div"), null, { renderer, width, height });
+      sheet.setOption({ ...option(data.charts[name]), backgroundColor: colour("--back") });
+      const link = element("a");
+      link.download = `${name}.${kind}`;
+      link.href = sheet.getDataURL({ type: kind, pixelRatio: 2 });
+      link.click();
+      sheet.dispose();
+    });
+  }
+
   // The numbers of a chart, made when they are asked for.
   for (const details of document.querySelectorAll("[data-numbers]")) {
     details.addEventListener("toggle", () => {
