@@ -1,18 +1,17 @@
-"""Where a loader's inputs come from: tensors on the device, or pictures decoded by workers.
+"""Where a loader's inputs come from: tensors on the device, or images decoded by workers.
 
 Inputs are uint8 images (B, C, size, size) on the device, or feature vectors.
 """
 
 import signal
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data import operations
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
 from wcdas.data.images import (
     evaluation_square,
@@ -20,79 +19,62 @@ from wcdas.data.images import (
     to_pixels,
     training_square,
 )
+from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
 
 
 class Draw(NamedTuple):
-    """One batch to read: which samples, at which positions of the epoch (both on the CPU)."""
+    """One batch to read: which images, at which positions of the epoch."""
 
     indices: Tensor
     positions: Tensor
 
-
-class Resident(Protocol):
-    """Inputs held on the device, taken out by a tensor of indices there."""
-
-    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
-        """The inputs of a batch; with a key, each cut by RandomResizedCrop."""
-        ...
+    def to(self, device: torch.device) -> "Draw":
+        return Draw(self.indices.to(device), self.positions.to(device))
 
 
-def open_source(
+def open_inputs(
     split: Split, size: int, channels: int, device: torch.device, workers: int
 ) -> "Resident | DecodedImages":
     if isinstance(split, FeatureVectors):
-        return ResidentVectors(split.vectors, device)
+        return Resident(split.vectors.float(), device)
     if isinstance(split, ArrayImages):
-        return ResidentImages(fit(split.pixels, size, channels), device)
+        return Resident(fit(split.pixels, size, channels), device)
     if isinstance(split, StoredImages):
         return DecodedImages(split, size, channels, device, workers)
     raise InputError(f"a {type(split).__name__} cannot be loaded; expected images or features")
 
 
-def read(
-    source: "Resident | DecodedImages",
-    draws: list[Draw],
-    crop_key: int | None,
-    device: torch.device,
-) -> Iterator[tuple[Tensor, Draw]]:
-    """The inputs of one draw after another, and the draw, on the device."""
-    there = (Draw(*(column.to(device) for column in draw)) for draw in draws)
-    if isinstance(source, DecodedImages):
-        yield from zip(source.read(draws, crop_key), there, strict=True)
-        return
-    key = None if crop_key is None else torch.tensor(crop_key, device=device)
-    for draw in there:
-        yield source.take(draw.indices, draw.positions, key), draw
+class Resident:
+    """Images of one size, or feature vectors, held on the device."""
 
-
-class ResidentVectors:
-    """Feature vectors held on the device."""
-
-    def __init__(self, vectors: Tensor, device: torch.device) -> None:
-        self.vectors = vectors.to(device, torch.float32)
+    def __init__(self, values: Tensor, device: torch.device) -> None:
+        self.values = values.to(device)
 
     def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
-        return self.vectors[indices]
-
-
-class ResidentImages:
-    """Images of one size held on the device."""
-
-    def __init__(self, pixels: Tensor, device: torch.device) -> None:
-        self.pixels = pixels.to(device)
-
-    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
-        images = self.pixels[indices]
+        """The inputs at indices on the device; with a key, each cut by RandomResizedCrop."""
+        inputs = self.values[indices]
         if crop_key is None:
-            return images
-        height, width = images.shape[-2:]
+            return inputs
+        height, width = inputs.shape[-2:]
         boxes = resized_crop_boxes(crop_key, positions, height, width)
-        return operations.resized_crop(images, boxes, width)
+        return resized_crop(inputs, boxes, width)
+
+    def read(self, draws: list[Draw]) -> Iterator[tuple[Tensor, Draw]]:
+        """The inputs of one draw after another, and the draw, on the device."""
+        for draw in draws:
+            there = draw.to(self.values.device)
+            yield self.values[there.indices], there
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+Item = tuple[int, int, int | None]  # index, position, key of the crop
 
 
 class DecodedImages:
-    """Pictures decoded and brought to size by worker processes, or here with `workers=0`.
+    """Images decoded and brought to size by worker processes, or here with `workers=0`.
 
     The workers stay from one epoch to the next.
     """
@@ -102,15 +84,15 @@ class DecodedImages:
     ) -> None:
         if workers < 0:
             raise InputError(f"workers is {workers}; expected 0 (none) or more")
-        self.pictures = _Pictures(split, size, channels)
+        self.images = _Squares(split, size, channels)
         self.device = device
-        self.plan = _Plan()
+        self.batches: list[list[Item]] = []  # what the workers are to read in this epoch
         self.loader = None if workers == 0 else self._start(workers)
 
     def _start(self, workers: int) -> "DataLoader[Tensor | InputError]":
         return DataLoader(
-            self.pictures,
-            batch_sampler=self.plan,
+            self.images,
+            batch_sampler=self.batches,
             num_workers=workers,
             collate_fn=_stacked,
             worker_init_fn=_ignore_interrupt,
@@ -119,24 +101,25 @@ class DecodedImages:
             generator=torch.Generator(),  # else every epoch would advance the global one
         )
 
-    def read(self, draws: list[Draw], crop_key: int | None) -> Iterator[Tensor]:
-        self.plan.batches = [
-            [
-                (index, position, crop_key)
-                for index, position in zip(d.indices.tolist(), d.positions.tolist(), strict=True)
-            ]
-            for d in draws
+    def read(self, draws: list[Draw], crop_key: int | None = None) -> Iterator[tuple[Tensor, Draw]]:
+        """The inputs of one draw after another, and the draw, on the device.
+
+        With a key, each image is cut by RandomResizedCrop.
+        """
+        self.batches[:] = [
+            [(i, p, crop_key) for i, p in zip(*(c.tolist() for c in draw), strict=True)]
+            for draw in draws
         ]
         batches: Iterator[Tensor | InputError]
         try:
             if self.loader is None:
-                batches = (_stacked([self.pictures[item] for item in b]) for b in self.plan.batches)
+                batches = (_stacked([self.images[item] for item in b]) for b in self.batches)
             else:
                 batches = iter(self.loader)
-            for images in batches:
+            for images, draw in zip(batches, draws, strict=True):
                 if isinstance(images, InputError):
                     raise images
-                yield images.to(self.device, non_blocking=True)
+                yield images.to(self.device, non_blocking=True), draw.to(self.device)
         except (Exception, KeyboardInterrupt):
             self.close()
             raise
@@ -148,24 +131,8 @@ class DecodedImages:
             self.loader._iterator = None
 
 
-Item = tuple[int, int, int | None]  # index, position, key of the crop
-
-
-class _Plan:
-    """What the workers are to read in this epoch."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[Item]] = []
-
-    def __iter__(self) -> Iterator[list[Item]]:
-        return iter(self.batches)
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-
-class _Pictures(Dataset[Tensor | InputError]):
-    """Decoded pictures by item; a bad file is handed on as the error it causes."""
+class _Squares(Dataset[Tensor | InputError]):
+    """Decoded images by item; a bad file is handed on as the error it causes."""
 
     def __init__(self, split: StoredImages, size: int, channels: int) -> None:
         self.split, self.size, self.channels = split, size, channels

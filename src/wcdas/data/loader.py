@@ -10,17 +10,17 @@ from torch import Tensor
 from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
-from wcdas.data.inputs import DecodedImages, Draw, open_source, read
+from wcdas.data.inputs import Draw, Resident, open_inputs
 from wcdas.data.samplers import rank_slice, whole_batches
 from wcdas.errors import InputError
 
 AUGMENT, CROP = 0, 1  # what the key of an epoch is used for
-STATISTICS_FROM = 2000  # decoded pictures that mean and standard deviation are taken from
+STATISTICS_FROM = 2000  # decoded images that mean and standard deviation are taken from
 AHEAD_BYTES = 2**25  # of resident images that are augmented together
 
 
 class Batch(NamedTuple):
-    """One step's samples, all on the device; `positions` are places in the epoch's sequence."""
+    """One step's images, all on the device; `positions` are those in the epoch's sequence."""
 
     inputs: Tensor
     labels: Tensor
@@ -62,7 +62,7 @@ class Loader:
             )
         self.device = torch.device(device)
         self.shape = (channels,) if self.features else (channels, size, size)  # of an input
-        self.source = open_source(split, size, channels, self.device, workers)
+        self.source = open_inputs(split, size, channels, self.device, workers)
         self.labels = split.labels.to(self.device)
         self.mean = torch.tensor(mean, device=self.device).view(-1, 1, 1)
         self.std = torch.tensor(std, device=self.device).view(-1, 1, 1)
@@ -71,8 +71,7 @@ class Loader:
 
     def close(self) -> None:
         """End the worker processes, where there are any."""
-        if isinstance(self.source, DecodedImages):
-            self.source.close()
+        self.source.close()
 
     def normalise(self, images: Tensor) -> Tensor:
         inputs = images.to(torch.float32, memory_format=self.memory_format)
@@ -113,12 +112,12 @@ class TrainLoader(Loader):
 
     @property
     def is_resident(self) -> bool:
-        return not isinstance(self.source, DecodedImages)
+        return isinstance(self.source, Resident)
 
     def epoch(self, sequence: Tensor, key: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from step `start` on; `key` decides the augmentation."""
         draws = self._draws(sequence)[start:]
-        if self.is_resident:
+        if isinstance(self.source, Resident):
             self.begin(sequence, key, start)
             for step in range(start, start + len(draws)):
                 if step > start and step % self.ahead == 0:
@@ -127,10 +126,9 @@ class TrainLoader(Loader):
             return
         crop_key = rng.stream(key, CROP) if self.crops else None
         augment_key = rng.stream(key, AUGMENT)
-        for inputs, draw in read(self.source, draws, crop_key, self.device):
-            if not self.features:
-                inputs = self.normalise(self.augmentation(inputs, augment_key, draw.positions))
-            yield Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
+        for images, draw in self.source.read(draws, crop_key):
+            inputs = self.normalise(self.augmentation(images, augment_key, draw.positions))
+            yield Batch(inputs, self.labels[draw.indices], *draw)
 
     def begin(self, sequence: Tensor, key: int, start: int = 0) -> None:
         """Lay the plan of an epoch down on the device, over that of the epoch before."""
@@ -150,11 +148,11 @@ class TrainLoader(Loader):
         if self.features:
             return
         assert self.plan is not None
-        assert not isinstance(self.source, DecodedImages)
+        assert isinstance(self.source, Resident)
         first = step // self.ahead * self.ahead
         draw = Draw(*(column[first : first + self.ahead].flatten() for column in self.plan))
         crop_key = self.keys[CROP] if self.crops else None
-        images = self.source.take(draw.indices, draw.positions, crop_key)
+        images = self.source.take(*draw, crop_key)
         images = self.augmentation(images, self.keys[AUGMENT], draw.positions)
         images = images.view(-1, self.plan.indices.shape[1], *images.shape[1:])
         if self.images is None or self.images.shape[1:] != images.shape[1:]:
@@ -164,16 +162,16 @@ class TrainLoader(Loader):
     def batch(self) -> Batch:
         """The next batch of the plan."""
         assert self.plan is not None
-        assert not isinstance(self.source, DecodedImages)
+        assert isinstance(self.source, Resident)
         draw = Draw(*(column.index_select(0, self.counter).squeeze(0) for column in self.plan))
         if self.features:
-            inputs = self.source.take(draw.indices, draw.positions, None)
+            inputs = self.source.take(*draw, None)
         else:
             assert self.images is not None
-            place = self.counter % self.ahead
-            inputs = self.normalise(self.images.index_select(0, place).squeeze(0))
+            inputs = self.images.index_select(0, self.counter % self.ahead).squeeze(0)
+            inputs = self.normalise(inputs)
         self.counter += 1
-        return Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
+        return Batch(inputs, self.labels[draw.indices], *draw)
 
     def _draws(self, sequence: Tensor) -> list[Draw]:
         sequence = sequence.cpu()
@@ -191,9 +189,9 @@ class EvalLoader(Loader):
     def __iter__(self) -> Iterator[Batch]:
         own = torch.arange(self.rank, len(self.labels), self.world)
         draws = [Draw(part, part) for part in own.split(self.batch_size)] if len(own) else []
-        for inputs, draw in read(self.source, draws, None, self.device):
+        for inputs, draw in self.source.read(draws):
             inputs = inputs if self.features else self.normalise(inputs)
-            yield Batch(inputs, self.labels[draw.indices], draw.indices, draw.positions)
+            yield Batch(inputs, self.labels[draw.indices], *draw)
 
 
 def channel_statistics(
@@ -201,7 +199,7 @@ def channel_statistics(
 ) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of every channel, in 0 … 1, for the normalisation.
 
-    Taken from all images of an array, and from at most 2,000 decoded pictures, evenly spaced.
+    Taken from all images of an array, and from at most 2,000 decoded images, evenly spaced.
     Feature vectors have none. A channel of one single level gets a standard deviation of 1.
     """
     if isinstance(split, FeatureVectors):
@@ -210,15 +208,13 @@ def channel_statistics(
     if not isinstance(split, ArrayImages) and len(split) > STATISTICS_FROM:
         indices = torch.arange(STATISTICS_FROM) * len(split) // STATISTICS_FROM
     draws = [Draw(part, part) for part in indices.split(256)]
-    device = torch.device("cpu")
-    source = open_source(split, size, channels, device, workers)
+    source = open_inputs(split, size, channels, torch.device("cpu"), workers)
     levels = torch.arange(256, dtype=torch.float64) / 255
     histogram = torch.zeros(channels, 256, dtype=torch.float64)
-    for images, _ in read(source, draws, None, device):
+    for images, _ in source.read(draws):
         for channel, pixels in enumerate(images.unbind(1)):
             histogram[channel] += torch.bincount(pixels.flatten(), minlength=256)
-    if isinstance(source, DecodedImages):
-        source.close()
+    source.close()
     share = histogram / histogram.sum(dim=1, keepdim=True)
     mean = share @ levels
     std = (share * (levels - mean[:, None]) ** 2).sum(dim=1).sqrt()

@@ -59,21 +59,7 @@ class InstanceBalancedSampler(Sampler):
 
 
 class ClassProbabilitySampler(Sampler):
-    """Each draw picks a class by its probability, then one of its images, all independently.
-
-    Probabilities need not sum to one; a class without images is never drawn. An instance's
-    `probabilities` may be replaced between epochs: a learned sampler does that.
-    """
-
-    def __init__(self, labels: Tensor, probabilities: Tensor) -> None:
-        super().__init__(labels, len(probabilities))
-        self.probabilities = probabilities
-
-    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
-        p = self.probabilities.double().cpu() * (self.class_counts > 0)
-        if not p.isfinite().all() or (p < 0).any() or p.sum() == 0:
-            raise InputError(f"class probabilities are {p.tolist()}; expected some above 0")
-        return p / p.sum()
+    """Each draw picks a class by its probability, then one of its images, all independently."""
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         draws = torch.arange(len(self.labels))
@@ -89,27 +75,27 @@ class ClassBalancedSampler(ClassProbabilitySampler):
 
     prior = "uniform"
 
-    def __init__(self, labels: Tensor, num_classes: int) -> None:
-        super().__init__(labels, torch.ones(num_classes))
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        present = (self.class_counts > 0).double()
+        return present / present.sum()
 
 
 class SquareRootSampler(ClassProbabilitySampler):
     """p ∝ √n."""
 
-    def __init__(self, labels: Tensor, num_classes: int) -> None:
-        super().__init__(labels, torch.ones(num_classes))
-        self.probabilities = self.class_counts.double().sqrt()
+    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
+        roots = self.class_counts.double().sqrt()
+        return roots / roots.sum()
 
 
-class ProgressivelyBalancedSampler(ClassProbabilitySampler):
+class ProgressivelyBalancedSampler(ClassBalancedSampler):
     """p = (1 − t)·n/N + t/C, with t from 0 in the first epoch to 1 in the last.
 
     A single epoch is class-balanced. B. Kang, S. Xie, M. Rohrbach, Z. Yan, A. Gordo, J. Feng,
     Y. Kalantidis, 2020, arXiv:1910.09217, equation 2.
     """
 
-    def __init__(self, labels: Tensor, num_classes: int) -> None:
-        super().__init__(labels, torch.ones(num_classes))
+    prior = "none"
 
     def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
         t = epoch / (epochs - 1) if epochs > 1 else 1.0
@@ -117,24 +103,18 @@ class ProgressivelyBalancedSampler(ClassProbabilitySampler):
         return (1 - t) * n / n.sum() + t * super().class_probabilities(epoch, epochs)
 
 
-class ClassAwareSampler(Sampler):
+class ClassAwareSampler(ClassBalancedSampler):
     """Goes round the classes in random order and shows `per_class` images of each in a row.
 
     Every round has its own order. A class shows all its images, in random order, before any of
     them again. L. Shen, Z. Lin, Q. Huang, 2016, arXiv:1512.05830, section 3.2.
     """
 
-    prior = "uniform"
-
     def __init__(self, labels: Tensor, num_classes: int, per_class: int = 4) -> None:
         super().__init__(labels, num_classes)
         if type(per_class) is not int or per_class < 1:
             raise InputError(f"per_class is {per_class!r}; expected a whole number of at least 1")
         self.per_class = per_class
-
-    def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
-        present = (self.class_counts > 0).double()
-        return present / present.sum()
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         n, k = len(self.labels), self.per_class
