@@ -6,6 +6,7 @@ would break `torch.compile`, `torch.export` and `vmap`, and would stall a CUDA d
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
@@ -76,6 +77,11 @@ def check_positive(name: str, value: float, at_most: float = float("inf")) -> No
     if not isinstance(value, int | float) or not 0 < value <= at_most:
         limit = "" if at_most == float("inf") else f" and at most {at_most:g}"
         raise InputError(f"{name} is {value}; expected a number above 0{limit}")
+
+
+def check_whole(name: str, value: object, at_least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+        raise InputError(f"{name} is {value!r}; expected a whole number of at least {at_least}")
 
 
 def check_reduction(reduction: str) -> None:

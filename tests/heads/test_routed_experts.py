@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from wcdas.heads import create_head
-from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
+from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
 
 X = torch.randn(40, 12, generator=torch.Generator().manual_seed(1))
 

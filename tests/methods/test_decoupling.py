@@ -12,7 +12,7 @@ from wcdas.data import open_dataset
 from wcdas.errors import InputError
 from wcdas.evaluation import evaluate
 from wcdas.heads import LinearHead, TauNormHead
-from wcdas.heads.class_means import class_means
+from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StageStart
 from wcdas.methods.tau_norm import TAUS, choose_tau

@@ -12,7 +12,7 @@ import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
-from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
+from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
 from wcdas.losses import LDAMLoss
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, StageStart, StepBatch, StepState

@@ -7,13 +7,12 @@ Like heads, necks compute in the precision of their parameters, whatever autocas
 """
 
 from collections.abc import Callable
-from numbers import Integral
 
 from torch import Tensor, nn
 
-from wcdas.checks import create
+from wcdas.checks import check_whole, create
 from wcdas.errors import unknown
-from wcdas.heads.functional.precision import without_autocast
+from wcdas.heads.functional.arithmetic import without_autocast
 
 
 class Neck(nn.Module):
@@ -21,7 +20,7 @@ class Neck(nn.Module):
 
     def __init__(self, in_features: int) -> None:
         super().__init__()
-        _check_whole("in_features", in_features, at_least=1)
+        check_whole("in_features", in_features)
         self.in_features = self.out_features = in_features
 
     def forward(self, features: Tensor) -> Tensor:
@@ -85,7 +84,7 @@ def check_neck(name: str, features: int) -> None:
     """Refuse an unknown name, and a length that is none or has no effect."""
     if name not in NECKS:
         raise unknown("neck", name, NECKS)
-    _check_whole("features", features, at_least=0)
+    check_whole("features", features, at_least=0)
     if features and name != "linear":
         raise ValueError(
             f"features is {features}, but a neck {name!r} gives as many as it gets; leave it out, "
@@ -96,8 +95,3 @@ def check_neck(name: str, features: int) -> None:
 def list_necks() -> list[str]:
     """The names `create_neck` knows."""
     return list(NECKS)
-
-
-def _check_whole(name: str, value: int, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number of at least {at_least}")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from wcdas import rng
-from wcdas.checks import check_positive, create
+from wcdas.checks import check_positive, check_whole, create
 from wcdas.errors import InputError
 from wcdas.heads import Head
 from wcdas.processes import mean
@@ -112,8 +112,7 @@ class ClassAwareSampler(ClassBalancedSampler):
 
     def __init__(self, labels: Tensor, num_classes: int, per_class: int = 4) -> None:
         super().__init__(labels, num_classes)
-        if type(per_class) is not int or per_class < 1:
-            raise InputError(f"per_class is {per_class!r}; expected a whole number of at least 1")
+        check_whole("per_class", per_class)
         self.per_class = per_class
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:

@@ -6,16 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from wcdas.checks import create
-from wcdas.heads.am_softmax import AMSoftmaxHead
-from wcdas.heads.angular import AngularHead
-from wcdas.heads.arcface import ArcFaceHead
+from wcdas.heads.angular import AngularHead, CosineHead
 from wcdas.heads.base import Head
-from wcdas.heads.cosine import CosineHead
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
-from wcdas.heads.l_softmax import LSoftmaxHead
 from wcdas.heads.linear import LinearHead, LWSHead, TauNormHead
+from wcdas.heads.margins import AMSoftmaxHead, ArcFaceHead, LSoftmaxHead, SphereFaceHead
 from wcdas.heads.sharded_wcdas import ShardedWCDASHead
-from wcdas.heads.sphereface import SphereFaceHead
 from wcdas.heads.t_vmf import TvMFHead
 from wcdas.heads.wcdas import WCDASHead
 from wcdas.heads.wndas import WNDASHead

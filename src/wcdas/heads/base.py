@@ -1,7 +1,6 @@
 """What every head shares: features in, logits out, softmax cross-entropy on them."""
 
 import math
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,9 +13,9 @@ from wcdas.checks import (
     check_labels,
     check_reduction,
     check_soft_targets,
+    check_whole,
 )
-from wcdas.heads.functional.precision import full_precision, matmul, without_autocast
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import full_precision, matmul, unit, without_autocast
 from wcdas.targets import MixedLabels, loss_of, reduced
 
 
@@ -35,9 +34,8 @@ class Head(nn.Module):
 
     def __init__(self, in_features: int, num_classes: int) -> None:
         super().__init__()
-        for name, value in (("in_features", in_features), ("num_classes", num_classes)):
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} is {value!r}; expected a whole number of at least 1")
+        check_whole("in_features", in_features)
+        check_whole("num_classes", num_classes)
         self.in_features = int(in_features)
         self.num_classes = int(num_classes)
         self.weight = nn.Parameter(torch.empty(num_classes, in_features))

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from wcdas.checks import check_positive
+from wcdas.checks import check_positive, check_whole
 from wcdas.heads.base import Head
-from wcdas.heads.functional.precision import matmul
+from wcdas.heads.functional.arithmetic import matmul
 
 
 class GaussianAffinityHead(Head):
@@ -46,8 +46,7 @@ class GaussianAffinityHead(Head):
         check_positive("sigma", sigma)
         if feature_scale is not None:
             check_positive("feature_scale", feature_scale)
-        if isinstance(prototypes, bool) or not isinstance(prototypes, int) or prototypes < 1:
-            raise ValueError(f"prototypes is {prototypes!r}; expected a whole number of at least 1")
+        check_whole("prototypes", prototypes)
         self.sigma = sigma
         self.register_buffer("feature_scale", torch.tensor(float(feature_scale or 1)))
         self.register_buffer("scale_is_set", torch.tensor(feature_scale is not None))

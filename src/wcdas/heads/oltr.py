@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.heads.base import Head
-from wcdas.heads.class_means import class_means
-from wcdas.heads.functional.precision import matmul
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import matmul, unit
 
 
 class Switch(nn.Module):
@@ -93,3 +91,11 @@ class OLTRHead(Head):
         v = self.meta_embedding(x)
         squashed = v / (1 + torch.linalg.vector_norm(v, dim=1, keepdim=True))
         return self.scale * matmul(squashed, unit(self.weight.to(x.dtype))[0].mT)
+
+
+def class_means(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Means (classes, d), 0 for a class without features, and the number of features of each."""
+    sums = torch.zeros(num_classes, features.shape[1], dtype=torch.float64, device=features.device)
+    sums.index_add_(0, labels, features.double())
+    counts = torch.bincount(labels, minlength=num_classes)
+    return (sums / counts.clamp(min=1).unsqueeze(1)).to(features.dtype), counts

@@ -1,4 +1,12 @@
-"""The WCDAS head with its classes spread over processes."""
+"""The WCDAS head with its classes spread over processes.
+
+Every process has some of the classes and some of the samples. The features are gathered, each
+process computes the parts of its own classes for all samples, and three numbers a sample and
+process are what is exchanged of the logits. All processes need as many samples.
+
+Gradients are those of the mean over the processes of what each computes, as DistributedDataParallel
+forms it for the backbone.
+"""
 
 from typing import Any
 
@@ -8,9 +16,8 @@ from torch import Tensor, nn
 
 from wcdas import processes
 from wcdas.heads.base import Head
-from wcdas.heads.functional import plain, sharded
-from wcdas.heads.functional.precision import matmul
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional import chunked, plain
+from wcdas.heads.functional.arithmetic import matmul, unit
 from wcdas.heads.wcdas import WCDASHead
 
 
@@ -84,15 +91,14 @@ class ShardedWCDASHead(Head):
     def losses(
         self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
     ) -> Tensor:
-        return sharded.wcdas_losses(
-            x,
-            *self._parameters_as(x),
-            labels,
-            self.classes.start,
-            self.num_classes,
-            label_smoothing,
-            None if log_prior is None else log_prior[self.classes],
-        )
+        own = processes.of_all(labels) - self.classes.start
+        own = torch.where((own >= 0) & (own < self.shard.num_classes), own, -1)
+        prior = None if log_prior is None else log_prior[self.classes]
+        here = chunked.of_classes(processes.of_all(x), *self._parameters_as(x), own, prior)
+        negatives, target, total = processes.of_all(torch.stack(here)[None]).unbind(1)
+        parts = plain.Parts(negatives.logsumexp(0), target.sum(0), total.sum(0))
+        start = dist.get_rank() * len(x)
+        return parts.losses(self.num_classes, label_smoothing)[start : start + len(x)]
 
     @torch.no_grad()
     def whole(self) -> WCDASHead:

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wcdas.checks import check_positive
-from wcdas.heads.angular import AngularHead, Scale
-from wcdas.heads.start import Shape, Start
+from wcdas.heads.angular import AngularHead, Scale, Shape, Start
 
 
 class TvMFHead(AngularHead):

@@ -4,9 +4,8 @@ import math
 
 from torch import Tensor
 
-from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.angular import ConcentrationHead, Shape, sigmoid
 from wcdas.heads.functional import chunked, plain
-from wcdas.heads.start import Shape, sigmoid
 
 CHUNKED_FROM = 2_000  # classes; below, autograd is as fast and has second derivatives
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from wcdas.circular import concentration_from_variance
-from wcdas.heads.concentration import ConcentrationHead
-from wcdas.heads.start import Shape, sigmoid
+from wcdas.heads.angular import ConcentrationHead, Shape, sigmoid
 
 
 class WNDASHead(ConcentrationHead):

@@ -12,7 +12,7 @@ from wcdas.checks import (
     check_soft_targets,
     values_are_readable,
 )
-from wcdas.heads.functional.precision import full_precision, without_autocast
+from wcdas.heads.functional.arithmetic import full_precision, without_autocast
 from wcdas.targets import MixedLabels, loss_of, reduced
 
 

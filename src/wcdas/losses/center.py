@@ -5,7 +5,7 @@ from torch import Tensor
 
 from wcdas import processes
 from wcdas.checks import check_features, check_labels, check_positive, check_reduction
-from wcdas.heads.functional.precision import full_precision, without_autocast
+from wcdas.heads.functional.arithmetic import full_precision, without_autocast
 from wcdas.losses.base import Loss
 from wcdas.targets import reduced
 

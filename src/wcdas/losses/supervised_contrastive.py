@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.checks import check_features, check_positive
-from wcdas.heads.functional.precision import full_precision, matmul, without_autocast
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import full_precision, matmul, unit, without_autocast
 
 
 class SupervisedContrastiveLoss(nn.Module):

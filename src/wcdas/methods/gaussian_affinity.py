@@ -11,7 +11,7 @@ from torch import Tensor
 
 from wcdas import processes
 from wcdas.errors import InputError
-from wcdas.heads.functional.precision import full_precision
+from wcdas.heads.functional.arithmetic import full_precision
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.losses.affinity import diversity
 from wcdas.methods.base import REPRESENTATION, Method

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from wcdas.checks import check_positive
 from wcdas.errors import InputError, unknown
-from wcdas.heads.functional.precision import full_precision, matmul
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import full_precision, matmul, unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier

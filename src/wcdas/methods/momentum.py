@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
-from wcdas.heads.functional.precision import full_precision
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import full_precision, unit
 from wcdas.methods.contrastive import of_all_ranks
 
 EMPTY = -1  # the label of a place in the queue that no key has taken yet

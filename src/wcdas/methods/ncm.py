@@ -1,6 +1,6 @@
 """Nearest class mean."""
 
-from wcdas.heads.class_means import class_means
+from wcdas.heads.oltr import class_means
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StageStart

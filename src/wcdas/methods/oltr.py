@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
 from wcdas.backbones.identity import Identity
-from wcdas.heads.functional.precision import full_precision, matmul
+from wcdas.heads.functional.arithmetic import full_precision, matmul
 from wcdas.heads.oltr import OLTRHead, Switch
 from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from wcdas.checks import as_class_counts, check_from_zero, check_positive
 from wcdas.errors import InputError
-from wcdas.heads.functional.precision import matmul
+from wcdas.heads.functional.arithmetic import matmul
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection

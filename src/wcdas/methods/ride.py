@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wcdas.backbones.experts import Experts
 from wcdas.errors import InputError
-from wcdas.heads.routed_experts import ALWAYS, RoutedExpertsHead
+from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
 from wcdas.methods import ldam_drw
 from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier

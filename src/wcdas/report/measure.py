@@ -15,7 +15,7 @@ from wcdas.evaluation.calibration import reliability_bins
 from wcdas.evaluation.predictions import Predictions, predictions
 from wcdas.groups import groups
 from wcdas.heads import Head
-from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.angular import ConcentrationHead
 from wcdas.heads.experts import ExpertsHead
 
 FORMAT = 1

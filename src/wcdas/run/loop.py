@@ -9,8 +9,7 @@ from rich.console import Console
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.groups import GROUPS, group_means
-from wcdas.heads.angular import AngularHead
-from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.angular import AngularHead, ConcentrationHead
 from wcdas.processes import largest, total
 from wcdas.rng import seeded, stream
 from wcdas.run import checkpoint

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from wcdas.data.loader import Batch
 from wcdas.data.samplers import MetaSampler
-from wcdas.heads.margin import AnnealedMarginHead
+from wcdas.heads.margins import AnnealedMarginHead
 from wcdas.methods.classifier import next_head
 from wcdas.methods.method import StageStart, StepBatch, plain_model
 from wcdas.processes import total

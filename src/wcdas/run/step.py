@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from wcdas.errors import InputError
 from wcdas.groups import group_indices
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import unit
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StepBatch, StepState

@@ -12,15 +12,13 @@ The negatives go through matrix products; the target column is apart, in exact f
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from wcdas.heads.functional.plain import target_u
-from wcdas.heads.functional.precision import matmul
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import matmul, unit
+from wcdas.heads.functional.plain import Parts, target_u
 
 CHUNK = 2**22  # elements of batch × classes worked on at once
 KEPT = 2**26  # elements of batch × classes kept for the backward pass, at most
@@ -38,22 +36,6 @@ def wcdas_losses(
     """The same as `wcdas.heads.functional.plain.wcdas_losses`, with first derivatives only."""
     parts = of_classes(features, weight, w_rho, scale, labels, log_prior)
     return parts.losses(len(weight), label_smoothing)
-
-
-class Parts(NamedTuple):
-    """What the loss of every sample is made of, each (batch,)."""
-
-    negatives: Tensor  # lse_{j≠y} z_j
-    target: Tensor  # z_y
-    total: Tensor  # Σ_j z_j
-
-    def losses(self, num_classes: int, label_smoothing: float) -> Tensor:
-        losses = -logsigmoid(self.target - self.negatives)
-        if label_smoothing:
-            lse = torch.logaddexp(self.negatives, self.target)
-            smooth = lse - self.total / num_classes
-            losses = (1 - label_smoothing) * losses + label_smoothing * smooth
-        return losses
 
 
 def of_classes(

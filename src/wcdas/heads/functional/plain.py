@@ -7,13 +7,13 @@ density is written as a ratio of sums of non-negative terms, which floating poin
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from wcdas.heads.functional.precision import matmul
-from wcdas.heads.functional.sphere import unit
+from wcdas.heads.functional.arithmetic import matmul, unit
 
 
 def density(u: Tensor, w_rho: Tensor) -> Tensor:
@@ -28,6 +28,26 @@ def target_u(x: Tensor, x_norm: Tensor, w_y: Tensor, w_y_norm: Tensor) -> Tensor
     return (0.5 * (x - w_y).square().sum(-1)).masked_fill(degenerate, 1)
 
 
+class Parts(NamedTuple):
+    """What the loss of every sample is made of, each (batch,)."""
+
+    negatives: Tensor  # lse_{j≠y} z_j
+    target: Tensor  # z_y
+    total: Tensor  # Σ_j z_j
+
+    def losses(self, num_classes: int, label_smoothing: float) -> Tensor:
+        """softplus(lse_{j≠y} z_j − z_y), and with label smoothing ε
+
+        (1 − ε)·softplus(lse_{j≠y} z_j − z_y) + ε·(log Σ_j exp z_j − mean_j z_j).
+        """
+        losses = -logsigmoid(self.target - self.negatives)
+        if label_smoothing:
+            lse = torch.logaddexp(self.negatives, self.target)
+            smooth = lse - self.total / num_classes
+            losses = (1 - label_smoothing) * losses + label_smoothing * smooth
+        return losses
+
+
 def wcdas_losses(
     features: Tensor,
     weight: Tensor,
@@ -37,10 +57,7 @@ def wcdas_losses(
     label_smoothing: float = 0.0,
     log_prior: Tensor | None = None,
 ) -> Tensor:
-    """The loss of every sample, softplus(lse_{j≠y} z_j − z_y), the target column apart.
-
-    With label smoothing ε: (1 − ε)·softplus(lse − z_y) + ε·(log Σ_j exp z_j − mean_j z_j).
-    """
+    """The loss of every sample, the target column apart."""
     x, x_norm = unit(features)
     w, w_norm = unit(weight)
     column = labels.unsqueeze(1)
@@ -53,9 +70,5 @@ def wcdas_losses(
     z = z.scatter(1, column, z_y.unsqueeze(1))
     if z.shape[1] == 1:
         return z_y * 0
-    lse = z.scatter(1, column, -torch.inf).logsumexp(1)
-    losses = -logsigmoid(z_y - lse)
-    if label_smoothing:
-        smooth = torch.logaddexp(lse, z_y) - z.mean(1)
-        losses = (1 - label_smoothing) * losses + label_smoothing * smooth
-    return losses
+    negatives = z.scatter(1, column, -torch.inf).logsumexp(1)
+    return Parts(negatives, z_y, z.sum(1)).losses(z.shape[1], label_smoothing)

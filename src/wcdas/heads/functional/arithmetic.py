@@ -1,4 +1,6 @@
-"""Heads compute in float32, in float64 for float64 features, whatever autocast says.
+"""The arithmetic of heads: full precision, products that keep it, and directions of vectors.
+
+Heads compute in float32, in float64 for float64 features, whatever autocast says.
 
 Angles stay clear of TF32 too; a linear head leaves that to the user, as `nn.Linear` does.
 """
@@ -59,3 +61,14 @@ _matmul_ieee.register_autograd(_backward, setup_context=_save)
 def _(info: Any, dims: tuple[int | None, ...], *matrices: Tensor) -> tuple[Tensor, int]:
     a, b = (m if d is None else m.movedim(d, 0) for m, d in zip(matrices, dims, strict=True))
     return matmul(a, b), 0
+
+
+def unit(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """v / ‖v‖ and ‖v‖ along the last dimension; a zero vector stays zero, and so does its gradient.
+
+    `torch.nn.functional.normalize` would give a zero vector a gradient of 1/eps.
+    """
+    norm = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    zero = norm == 0
+    direction = vectors.masked_fill(zero, 0) / norm.masked_fill(zero, 1)
+    return direction, norm.squeeze(-1)

@@ -1,7 +1,14 @@
 import pytest
 import torch
+from torch.autograd import gradcheck, gradgradcheck
 
-from wcdas.heads.functional.precision import _matmul_ieee, full_precision, matmul, without_autocast
+from wcdas.heads.functional.arithmetic import (
+    _matmul_ieee,
+    full_precision,
+    matmul,
+    unit,
+    without_autocast,
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -55,3 +62,24 @@ def test_tf32_stays_out_of_the_product_and_its_gradient(compiled):
     assert (rough - exact).norm() > 1e-4 * exact.norm()
     assert (product - exact).norm() < 1e-6 * exact.norm()
     assert (gradient - exact_gradient).norm() < 1e-6 * exact_gradient.norm()
+
+
+def test_direction_and_length():
+    vectors = torch.randn(5, 3)
+    direction, norm = unit(vectors)
+    torch.testing.assert_close(direction, torch.nn.functional.normalize(vectors))
+    torch.testing.assert_close(norm, vectors.norm(dim=1))
+
+
+def test_a_zero_vector_stays_zero_with_zero_gradient():
+    vectors = torch.zeros(2, 3, requires_grad=True)
+    direction, norm = unit(vectors)
+    (gradient,) = torch.autograd.grad(direction.sum() + norm.sum(), vectors)
+    assert torch.equal(direction, torch.zeros(2, 3))
+    assert torch.equal(gradient, torch.zeros(2, 3))
+
+
+def test_derivatives_of_a_direction():
+    vectors = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(unit, vectors)
+    assert gradgradcheck(unit, vectors)
