@@ -14,8 +14,8 @@ from wcdas.evaluation import evaluate
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import Classifier
+from wcdas.methods.decoupling import TAUS, choose_tau
 from wcdas.methods.method import StageStart
-from wcdas.methods.tau_norm import TAUS, choose_tau
 
 SHORT = {
     "stages.representation.epochs": 2,

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 
 from wcdas.backbones import create_backbone
-from wcdas.methods.contrastive import projection
-from wcdas.methods.momentum import EMPTY, KeyEncoder, MomentumContrast, Queue
+from wcdas.methods.contrastive import EMPTY, KeyEncoder, MomentumContrast, Queue, projection
 
 
 def keys(first, count):

@@ -11,8 +11,8 @@ from rich.console import Console
 import wcdas
 from wcdas.errors import InterruptedRunError
 from wcdas.methods import METHODS, find_method
+from wcdas.methods.contrastive import KeyEncoder
 from wcdas.methods.method import plain_model
-from wcdas.methods.momentum import KeyEncoder
 
 LINEAR = {"neck.name": "linear", "neck.features": 24}
 SHORT = {"epochs": 1, "evaluate_every": 99, "backbone.name": "resnet8"}

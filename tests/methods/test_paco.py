@@ -12,8 +12,8 @@ from pytorch_metric_learning.losses import SupConLoss
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
+from wcdas.methods.contrastive import EMPTY
 from wcdas.methods.method import Parts, StepBatch, StepState
-from wcdas.methods.momentum import EMPTY
 from wcdas.methods.paco import PACO, PACO_WCDAS, paco_loss
 
 COUNTS = torch.tensor([60, 25, 10, 5])

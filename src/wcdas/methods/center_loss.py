@@ -10,9 +10,8 @@ from torch import Tensor
 
 from wcdas.errors import explained
 from wcdas.losses.center import CenterLoss
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 from wcdas.targets import loss_of
 
 
@@ -34,7 +33,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 CENTER_LOSS = Method(
     summary="softmax and the distance of features to the center of their class, one stage",
     paper="Wen et al., 2016 (ECCV)",
-    defaults={"head": {"name": "linear"}, "stages": {"representation": REPRESENTATION}},
+    defaults=one_stage({"name": "linear"}),
     options={"weight": 0.003, "alpha": 0.5},  # λ and α
     prior="train",
     build_model=build_model,

@@ -21,9 +21,14 @@ from torch import Tensor, nn
 from wcdas import processes
 from wcdas.errors import InputError, explained
 from wcdas.losses.equilibrium import EquilibriumLoss
-from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StepBatch, StepState
+from wcdas.methods.method import (
+    Method,
+    Parts,
+    StepBatch,
+    StepState,
+    two_stages,
+)
 
 
 class FeatureMemory(nn.Module):
@@ -107,14 +112,10 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 EQUILIBRIUM = Method(
     summary="margins that follow every class's mean score, and a memory of weak classes' features",
     paper="Feng et al., 2021 (arXiv:2108.07507)",
-    defaults={
-        "head": {"name": "linear"},
-        "stages": {
-            "representation": REPRESENTATION,
-            # Scores and margins chase each other at a high rate; clipping keeps them together.
-            "classifier": CLASSIFIER | {"sampler": "instance-balanced", "clip": 1.0},
-        },
-    },
+    # Scores and margins chase each other at a high rate; clipping keeps them together.
+    defaults=two_stages(
+        {"name": "linear"}, classifier={"sampler": "instance-balanced", "clip": 1.0}
+    ),
     reported=(
         "LVIS v1.0 (detection), Mask R-CNN with ResNet-50, in the authors' repository: "
         "mask AP 26.6, box AP 27.4"

@@ -14,9 +14,15 @@ from wcdas.errors import InputError
 from wcdas.heads.functional.arithmetic import full_precision
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.losses.affinity import diversity
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StepBatch, StepState, plain_model
+from wcdas.methods.method import (
+    Method,
+    Parts,
+    StepBatch,
+    StepState,
+    one_stage,
+    plain_model,
+)
 
 
 def build_model(parts: Parts) -> Classifier:
@@ -41,10 +47,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 GAUSSIAN_AFFINITY = Method(
     summary="Gaussian affinity to class prototypes, max-margin loss, prototypes equally far apart",
     paper="Hayat et al., 2019 (arXiv:1901.07711)",
-    defaults={
-        "head": {"name": "gaussian-affinity"},
-        "stages": {"representation": REPRESENTATION | {"loss": "affinity"}},
-    },
+    defaults=one_stage({"name": "gaussian-affinity"}, {"loss": "affinity"}),
     options={"diversity": 1.0},  # the weight of R(w)
     build_model=build_model,
     training_step=training_step,

@@ -12,10 +12,9 @@ from wcdas.checks import check_positive
 from wcdas.errors import InputError, unknown
 from wcdas.heads.functional.arithmetic import full_precision, matmul, unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
-from wcdas.methods.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
 CONTRASTS = ("supervised", "prototypical")
 
@@ -109,10 +108,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 HYBRID_CONTRASTIVE = Method(
     summary="a contrastive branch gives way to a class-balanced classifier branch, one stage",
     paper="Wang et al., 2021 (arXiv:2103.14267)",
-    defaults={
-        "head": {"name": "linear"},
-        "stages": {"representation": REPRESENTATION | {"second_sampler": "class-balanced"}},
-    },
+    defaults=one_stage({"name": "linear"}, {"second_sampler": "class-balanced"}),
     reported="top-1, CIFAR-10-LT at imbalance 100, 50, 10, ResNet-32: supervised 81.4, 85.4, 91.1; "
     "prototypical 78.8, 83.9, 90.1",
     options={"contrast": "supervised", "temperature": 0.1, "projection": 128, "prototypes": 1},
@@ -127,12 +123,9 @@ HYBRID_CONTRASTIVE_WCDAS = replace(
     HYBRID_CONTRASTIVE,
     summary="the hybrid contrastive network with the wrapped Cauchy head as its classifier",
     paper="Wang et al., 2021 (arXiv:2103.14267); Han, 2023 (ICML)",
-    defaults={
-        "head": {"name": "wcdas", "start": "paper", "scale_init": 20.0},
-        "stages": {
-            "representation": REPRESENTATION
-            | {"second_sampler": "class-balanced", "concentration_weight_decay": 0.0}
-        },
-    },
+    defaults=one_stage(
+        {"name": "wcdas", "start": "paper", "scale_init": 20.0},
+        {"second_sampler": "class-balanced", "concentration_weight_decay": 0.0},
+    ),
     reported="",
 )

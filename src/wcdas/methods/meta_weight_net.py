@@ -26,9 +26,8 @@ from torch.optim.adam import adam
 from wcdas import processes
 from wcdas.errors import InputError
 from wcdas.heads import Head
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 from wcdas.targets import MixedLabels, loss_of
 
 
@@ -177,10 +176,7 @@ class _MetaLoss(nn.Module):
 META_WEIGHT_NET = Method(
     summary="a network learns the weight of a sample from its loss, by trying steps out",
     paper="Shu et al., 2019 (arXiv:1902.07379)",
-    defaults={
-        "head": {"name": "linear"},
-        "stages": {"representation": REPRESENTATION | {"second_sampler": "class-balanced"}},
-    },
+    defaults=one_stage({"name": "linear"}, {"second_sampler": "class-balanced"}),
     options={"hidden": 100, "net_lr": 0.001, "net_weight_decay": 0.0001},
     prior="none",
     own_loss=("representation",),

@@ -13,6 +13,9 @@ from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.targets import MixedLabels
 
+Table = Mapping[str, Any]
+NOTHING: Table = {}
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -89,6 +92,26 @@ class StageStart:
     options: Mapping[str, Any]
     features: Callable[[], tuple[Tensor, Tensor]]
     held_out: Callable[[], tuple[Tensor, Tensor]]
+
+
+# Stage 1 of the paper: the whole network on the images as they come.
+REPRESENTATION = {"trains": "all", "sampler": "instance-balanced", "epochs": 90, "lr": 0.2}
+# Stage 2: the classifier alone, on classes drawn equally often.
+CLASSIFIER = {"trains": "classifier", "sampler": "class-balanced", "epochs": 30, "lr": 0.2}
+
+
+def one_stage(head: Table, representation: Table = NOTHING) -> dict[str, Any]:
+    """The defaults of a method that trains all at once; `representation` changes the stage."""
+    return {"head": head, "stages": {"representation": {**REPRESENTATION, **representation}}}
+
+
+def two_stages(
+    head: Table, representation: Table = NOTHING, classifier: Table = NOTHING
+) -> dict[str, Any]:
+    """The same with the classifier trained on after it."""
+    defaults = one_stage(head, representation)
+    defaults["stages"]["classifier"] = {**CLASSIFIER, **classifier}
+    return defaults
 
 
 def plain_model(parts: Parts) -> Classifier:

@@ -16,9 +16,15 @@ from wcdas.backbones.base import Backbone
 from wcdas.backbones.identity import Identity
 from wcdas.heads.functional.arithmetic import full_precision, matmul
 from wcdas.heads.oltr import OLTRHead, Switch
-from wcdas.methods.base import CLASSIFIER, REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
+from wcdas.methods.method import (
+    Method,
+    Parts,
+    StageStart,
+    StepBatch,
+    StepState,
+    two_stages,
+)
 from wcdas.targets import MixedLabels, loss_of
 
 
@@ -124,15 +130,11 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 OLTR = Method(
     summary="a memory of class centroids enriches the features; cosine classifier; two stages",
     paper="Liu et al., 2019 (arXiv:1904.05160)",
-    defaults={
-        "head": {"name": "linear"},
-        "stages": {
-            "representation": REPRESENTATION,
-            # One rate for all, where the authors give the network a tenth of the classifier's;
-            # clipping sees it through the first steps with a memory.
-            "classifier": CLASSIFIER | {"trains": "all", "sampler": "class-aware", "clip": 5.0},
-        },
-    },
+    # One rate for all, where the authors give the network a tenth of the classifier's; clipping
+    # sees it through the first steps with a memory.
+    defaults=two_stages(
+        {"name": "linear"}, classifier={"trains": "all", "sampler": "class-aware", "clip": 5.0}
+    ),
     reported=(
         "ImageNet-LT beside open classes, ResNet-10, in the authors' repository: "
         "many 44.2, medium 35.2, few 17.5"

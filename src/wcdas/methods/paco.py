@@ -11,11 +11,15 @@ from torch import Tensor
 from wcdas.checks import as_class_counts, check_from_zero, check_positive
 from wcdas.errors import InputError
 from wcdas.heads.functional.arithmetic import matmul
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
-from wcdas.methods.method import Parts, StepBatch, StepState
-from wcdas.methods.momentum import EMPTY, MomentumContrast
+from wcdas.methods.contrastive import (
+    EMPTY,
+    MomentumContrast,
+    check_backbone,
+    of_all_ranks,
+    projection,
+)
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
 
 def paco_loss(
@@ -120,10 +124,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 PACO = Method(
     summary="class centres and a queue of keys under one softmax, one stage",
     paper="Cui et al., 2021 (arXiv:2107.12028)",
-    defaults={
-        "head": {"name": "linear"},
-        "stages": {"representation": REPRESENTATION},
-    },
+    defaults=one_stage({"name": "linear"}),
     reported="top-1, ResNet-50, 400 epochs: ImageNet-LT 57.0, iNaturalist 2018 73.2",
     # Of CIFAR-100-LT at imbalance 100 and 50.
     options={
@@ -147,10 +148,10 @@ PACO_WCDAS = replace(
     PACO,
     summary="PaCo with the wrapped Cauchy head in place of its class centres",
     paper="Cui et al., 2021 (arXiv:2107.12028); Han, 2023 (ICML)",
-    defaults={
-        # The scale starts at 1/τ, which is that of the pairs.
-        "head": {"name": "wcdas", "start": "paper", "scale_init": 20.0},
-        "stages": {"representation": REPRESENTATION | {"concentration_weight_decay": 0.0}},
-    },
+    # The scale starts at 1/τ, which is that of the pairs.
+    defaults=one_stage(
+        {"name": "wcdas", "start": "paper", "scale_init": 20.0},
+        {"concentration_weight_decay": 0.0},
+    ),
     reported="",
 )

@@ -19,10 +19,9 @@ from torch import Tensor
 from wcdas.backbones.experts import Experts
 from wcdas.errors import InputError
 from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
-from wcdas.methods import ldam_drw
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StageStart, StepBatch, StepState
+from wcdas.methods.method import REPRESENTATION, Method, Parts, StageStart, StepBatch, StepState
+from wcdas.methods.table import LDAM_DRW
 
 ROUTING = {
     "trains": "classifier",
@@ -130,7 +129,10 @@ RIDE = Method(
     begin_stage=begin_stage,
     training_step=training_step,
     # In the second stage classes have weights and temperatures of their own.
-    defaults={"head": ldam_drw.HEAD, "stages": ldam_drw.STAGES | {"routing": ROUTING}},
+    defaults={
+        "head": LDAM_DRW.defaults["head"],
+        "stages": LDAM_DRW.defaults["stages"] | {"routing": ROUTING},
+    },
 )
 
 # In the place of LDAM's margins and weights stands the class prior in the loss.

@@ -13,9 +13,8 @@ from torch import Tensor
 from wcdas.backbones.experts import Experts
 from wcdas.checks import as_class_counts
 from wcdas.heads.experts import ExpertsHead
-from wcdas.methods.base import REPRESENTATION, Method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Parts, StepBatch, StepState
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
 EXPERTS = 3
 
@@ -62,10 +61,7 @@ SADE = Method(
     },
     build_model=build_model,
     training_step=training_step,
-    defaults={
-        "head": {"name": "cosine", "scale": 30.0},
-        "stages": {"representation": REPRESENTATION},
-    },
+    defaults=one_stage({"name": "cosine", "scale": 30.0}),
 )
 
 SADE_WCDAS = replace(
@@ -73,9 +69,6 @@ SADE_WCDAS = replace(
     summary="three experts with wrapped Cauchy heads, for three class mixes",
     paper="Zhang et al., 2022 (arXiv:2107.09249); Han, 2023",
     reported="",
-    defaults={
-        # Room for the priors from the start.
-        "head": {"name": "wcdas", "start": "paper", "scale_init": 10.0},
-        "stages": {"representation": REPRESENTATION},
-    },
+    # Room for the priors from the start.
+    defaults=one_stage({"name": "wcdas", "start": "paper", "scale_init": 10.0}),
 )

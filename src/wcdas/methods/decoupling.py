@@ -1,12 +1,16 @@
-"""τ-normalised classifier, τ chosen on training images that no stage has seen."""
+"""Classifiers that are set, not trained, after the first stage: τ-normalised, nearest class mean.
+
+Kang et al., "Decoupling Representation and Classifier for Long-Tailed Recognition", 2020
+(arXiv:1910.09217); its other two, crt and lws, need no code.
+"""
 
 from torch import Tensor
 
 from wcdas.evaluation.posthoc import choose
 from wcdas.heads import TauNormHead
-from wcdas.methods.base import REPRESENTATION, Method
+from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import StageStart
+from wcdas.methods.method import REPRESENTATION, Method, StageStart
 
 TAUS = tuple(i / 10 for i in range(21))
 
@@ -40,4 +44,25 @@ TAU_NORM = Method(
     },
     selects=True,
     begin_stage=choose_tau,
+)
+
+
+def set_means(model: Classifier, start: StageStart) -> None:
+    """Let the cosine head compare with the mean feature of every class."""
+    if start.stage == "classifier":
+        features, labels = start.features()
+        model.head.weight.copy_(class_means(features, labels, model.head.num_classes)[0])
+
+
+NCM = Method(
+    summary="softmax, then the class whose mean feature has the smallest angle",
+    paper="Kang et al., 2020 (arXiv:1910.09217)",
+    defaults={
+        "head": {"name": "linear"},
+        "stages": {
+            "representation": REPRESENTATION,
+            "classifier": {"trains": "nothing", "head": "cosine"},
+        },
+    },
+    begin_stage=set_means,
 )
