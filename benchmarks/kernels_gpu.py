@@ -24,12 +24,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcdas.backbones.resnet32 import ResNet32
 from wcdas.backbones.resnet32_gpu.function import Launch, Network
 from wcdas.backbones.resnet32_gpu.kernel import Kernel, kernels_on
 from wcdas.backbones.resnet32_gpu.network import fuse, layers, plan_for
 from wcdas.backbones.resnet32_gpu.network import run as run_kernels
 from wcdas.backbones.resnet32_gpu.plan import ACTIVATION, NORMALISED, PLAIN, RELU_NORM, Layer, Plan
+from wcdas.backbones.resnets import ResNet32
 from wcdas.streams import Beside
 
 CALLS = 20

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from wcdas.backbones import create_backbone
-from wcdas.backbones.experts import Experts
+from wcdas.backbones.base import Experts
 from wcdas.errors import InputError
 
 CUTTABLE = [("resnet32", 16), ("resnet10", 64), ("resnet18", 64)]

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from wcdas.backbones import create_backbone, create_neck, list_necks
-from wcdas.backbones.experts import Experts
+from wcdas.backbones.base import Experts
 from wcdas.backbones.resnet32_gpu.network import fuse
 from wcdas.data import open_dataset
 

@@ -14,7 +14,7 @@ import torch
 from huggingface_hub import constants
 
 from wcdas.backbones import WeightsUnavailable, create_backbone
-from wcdas.backbones.pretrained import answers
+from wcdas.backbones.weights import answers
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -130,8 +130,8 @@ def hub(weights):
 def test_a_hub_that_serves(hub, weights, tmp_path):
     """In a child process: the address of the Hub is read when its client is imported."""
     code = (
-        "import sys, torch; from wcdas.backbones import create_backbone, pretrained\n"
-        "pretrained.answers.__defaults__ = (300.0,)\n"
+        "import sys, torch; from wcdas.backbones import create_backbone, weights\n"
+        "weights.answers.__defaults__ = (300.0,)\n"
         "b = create_backbone('resnet18', weights='pretrained')\n"
         "torch.save(b.network.state_dict(), sys.argv[1])\n"
         "try: create_backbone('resnet34', weights='pretrained')\n"

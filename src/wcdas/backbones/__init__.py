@@ -5,14 +5,11 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
-from wcdas.backbones.base import Backbone
-from wcdas.backbones.identity import Identity
+from wcdas.backbones.base import Backbone, Identity
 from wcdas.backbones.necks import create_neck, list_necks
-from wcdas.backbones.pretrained import WeightsUnavailable
-from wcdas.backbones.resnet10 import ResNet10
-from wcdas.backbones.resnet32 import ResNet32
+from wcdas.backbones.resnets import ResNet10, ResNet32
 from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone
-from wcdas.backbones.weights import load_weights
+from wcdas.backbones.weights import WeightsUnavailable, load_weights
 from wcdas.errors import InputError
 
 BACKBONES: dict[str, Callable[[int], Backbone]] = {

@@ -8,8 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone, Branch
-from wcdas.backbones.pretrained import pretrained_file, unavailable
-from wcdas.backbones.weights import CLASSIFIERS, first_line, load_weights
+from wcdas.backbones.weights import (
+    CLASSIFIERS,
+    first_line,
+    load_weights,
+    pretrained_file,
+    unavailable,
+)
 from wcdas.errors import InputError
 
 ALIASES = {"resnext50": "resnext50_32x4d"}

@@ -12,8 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from wcdas.backbones.base import Backbone
-from wcdas.backbones.identity import Identity
+from wcdas.backbones.base import Backbone, Identity
 from wcdas.errors import InputError
 from wcdas.heads.functional.arithmetic import full_precision, unit
 from wcdas.methods.method import Parts

@@ -12,8 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from wcdas.backbones.base import Backbone
-from wcdas.backbones.identity import Identity
+from wcdas.backbones.base import Backbone, Identity
 from wcdas.heads.functional.arithmetic import full_precision, matmul
 from wcdas.heads.oltr import OLTRHead, Switch
 from wcdas.methods.classifier import Classifier

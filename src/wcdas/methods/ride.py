@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from wcdas.backbones.experts import Experts
+from wcdas.backbones.base import Experts
 from wcdas.errors import InputError
 from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
 from wcdas.methods.classifier import Classifier

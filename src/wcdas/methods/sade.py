@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from wcdas.backbones.experts import Experts
+from wcdas.backbones.base import Experts
 from wcdas.checks import as_class_counts
 from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.classifier import Classifier

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from wcdas.backbones import Backbone, create_backbone
-from wcdas.backbones.resnet32 import ResNet32
 from wcdas.backbones.resnet32_gpu.network import fuse
+from wcdas.backbones.resnets import ResNet32
 from wcdas.data.dataset import Dataset
 from wcdas.data.loader import channel_statistics
 from wcdas.data.split import holdout

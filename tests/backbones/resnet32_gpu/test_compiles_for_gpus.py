@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from wcdas.backbones.resnet32 import ResNet32
 from wcdas.backbones.resnet32_gpu.kernel import SOURCE, compiled, source_of
 from wcdas.backbones.resnet32_gpu.network import plan_for
 from wcdas.backbones.resnet32_gpu.plan import (
@@ -21,6 +20,7 @@ from wcdas.backbones.resnet32_gpu.plan import (
     RELU_NORM,
     SHARED_BYTES,
 )
+from wcdas.backbones.resnets import ResNet32
 
 STACK = 64  # bytes of registers that a thread may put aside
 

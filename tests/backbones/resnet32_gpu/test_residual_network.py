@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from wcdas.backbones.resnet32 import ResNet32
 from wcdas.backbones.resnet32_gpu import network as residual_network
 from wcdas.backbones.resnet32_gpu.network import can_run, fuse
+from wcdas.backbones.resnets import ResNet32
 
 SHAPES = [  # channels, images, size
     (1, 3, (6, 10)),
