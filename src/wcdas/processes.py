@@ -111,7 +111,13 @@ def share_buffers(module: nn.Module) -> None:
 
 
 def of_all(rows: Tensor) -> Tensor:
-    """The rows of all processes; a gradient goes back to the process that a row came from."""
+    """The rows of all processes; a gradient goes back to the process that a row came from.
+
+    Where all take the same loss of all rows, the mean of gradients that DDP forms is the gradient
+    of a single process.
+    """
+    if count() == 1:
+        return rows
     gathered: Tensor = _Gathered.apply(rows)
     return gathered
 

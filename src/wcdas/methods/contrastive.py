@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone, Identity
@@ -26,17 +25,6 @@ def projection(in_features: int, out_features: int, batch_norm: bool = False) ->
     hidden = nn.Linear(in_features, in_features)
     norm = [nn.BatchNorm1d(in_features)] if batch_norm else []
     return nn.Sequential(hidden, *norm, nn.ReLU(), nn.Linear(in_features, out_features))
-
-
-def of_all_ranks(rows: Tensor) -> Tensor:
-    """The rows of every process, in the order of the batch they share.
-
-    Gradients flow back to the process a row came from: where all take the same loss of all rows,
-    the mean that DDP forms is the gradient of a single process.
-    """
-    if not (dist.is_available() and dist.is_initialized()):
-        return rows
-    return of_all(rows)
 
 
 def check_backbone(parts: Parts, method: str) -> None:
@@ -74,7 +62,7 @@ class KeyEncoder(nn.Module):
         half = precision in (torch.bfloat16, torch.float16)
         with torch.autocast(inputs.device.type, precision if half else None, enabled=half):
             features = self.backbone(inputs)
-        return unit(self.projection(full_precision(of_all_ranks(features))))[0]
+        return unit(self.projection(full_precision(of_all(features))))[0]
 
 
 class Queue(nn.Module):

@@ -13,8 +13,9 @@ from wcdas.errors import InputError, unknown
 from wcdas.heads.functional.arithmetic import full_precision, matmul, unit
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.contrastive import check_backbone, of_all_ranks, projection
+from wcdas.methods.contrastive import check_backbone, projection
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
+from wcdas.processes import of_all
 
 CONTRASTS = ("supervised", "prototypical")
 
@@ -60,8 +61,8 @@ class ContrastiveBranch(nn.Module):
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss of all processes' samples."""
-        embeddings = self.projection(full_precision(of_all_ranks(features)))
-        return self.loss(embeddings, of_all_ranks(labels))
+        embeddings = self.projection(full_precision(of_all(features)))
+        return self.loss(embeddings, of_all(labels))
 
 
 def build_model(parts: Parts) -> Classifier:

@@ -16,10 +16,10 @@ from wcdas.methods.contrastive import (
     EMPTY,
     MomentumContrast,
     check_backbone,
-    of_all_ranks,
     projection,
 )
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
+from wcdas.processes import of_all
 
 
 def paco_loss(
@@ -103,7 +103,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
         )
     extra, options = model.auxiliary, state.options
     assert isinstance(extra, PaCoParts)
-    features, labels = of_all_ranks(local), of_all_ranks(batch.labels)
+    features, labels = of_all(local), of_all(batch.labels)
     queries = extra.queries(features)
     keys = extra.keys(model.backbone, batch.views[0], state.precision)
     loss = paco_loss(
