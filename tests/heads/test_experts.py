@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from wcdas.heads import CosineHead, LinearHead, WCDASHead, create_head
 from wcdas.heads.experts import ExpertsHead
-from wcdas.targets import MixedLabels
 
 KINDS = ["linear", "cosine", "wcdas", "arcface"]
 
@@ -52,50 +51,19 @@ def test_weight_is_side_by_side():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("prior", [None, torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1]).log()])
-def test_one_expert_has_the_loss_of_its_head(kind, prior):
-    head, part = make(kind), X[:, 4:8]
-    expected = head.experts[1].loss(part, Y, label_smoothing=0.1, log_prior=prior)
-    with head.only(1, prior):
-        torch.testing.assert_close(head.loss(X, Y, label_smoothing=0.1), expected)
-        torch.testing.assert_close(
-            head(X, Y), head.experts[1](part, Y) + (0 if prior is None else prior)
-        )
+def test_every_expert_has_its_own_features_and_loss(kind):
+    head = make(kind)
+    experts, parts = zip(*head.parts(X), strict=True)
+    assert list(experts) == list(head.experts)
+    assert torch.cat(parts, dim=1).equal(X)
     torch.testing.assert_close(head.loss(X, Y), F.cross_entropy(head(X, Y), Y))
-
-
-def test_a_further_prior_is_added_to_that_of_the_expert():
-    head = make("wcdas")
-    own, other = torch.randn(2, 5)
-    with head.only(0, own):
-        value = head.loss(X, Y, log_prior=other)
-    torch.testing.assert_close(value, head.experts[0].loss(X[:, :4], Y, log_prior=own + other))
-
-
-def test_mixed_labels_and_probabilities():
-    head, prior = make("wcdas"), torch.randn(5)
-    mixed = MixedLabels(Y, Y.flip(0), 0.3)
-    soft = torch.full((6, 5), 0.2)
-    with head.only(2, prior):
-        values = [head.loss(X, target) for target in (mixed, soft)]
-    for value, target in zip(values, (mixed, soft), strict=True):
-        expected = head.experts[2].loss(X[:, 8:], target, log_prior=prior)
-        torch.testing.assert_close(value, expected)
 
 
 def test_the_loss_of_one_expert_leaves_the_others_alone():
     head = make()
-    with head.only(1):
-        head.loss(X, Y).backward()
+    expert, part = list(head.parts(X))[1]
+    expert.loss(part, Y).backward()
     assert [expert.weight.grad is not None for expert in head.experts] == [False, True, False]
-
-
-def test_an_error_inside_does_not_leave_one_expert_behind():
-    head = make()
-    expected = head(X)
-    with pytest.raises(ValueError, match="out of range"), head.only(1):
-        head.loss(X, Y + 5)
-    assert head(X).equal(expected)
 
 
 @pytest.mark.parametrize("head_class", [LinearHead, CosineHead, WCDASHead])

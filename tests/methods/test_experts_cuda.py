@@ -47,7 +47,7 @@ def test_a_step_is_recorded(method: Method, stage, loss, amp):
         counts.cuda(),
         method.options,
         model.features,
-        lambda features, target: named(model.head(features, target), target),
+        lambda features, target, head, shift=0: named(head(features, target) + shift, target),
     )
     labels = torch.randint(CLASSES, (16,), device="cuda")
     batch = StepBatch(torch.randn(16, 3, 32, 32, device="cuda"), labels, labels)

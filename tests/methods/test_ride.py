@@ -44,7 +44,10 @@ def model_of(head: str = "cosine", **options: Any) -> Classifier:
 
 
 def state_of(model: Classifier, stage: str, **options: Any) -> StepState:
-    return StepState(stage, COUNTS, RIDE.options | options, model.features, model.head.loss)
+    def loss(features, target, head):
+        return head.loss(features, target)
+
+    return StepState(stage, COUNTS, RIDE.options | options, model.features, loss)
 
 
 def batch_of(size: int = 8) -> StepBatch:

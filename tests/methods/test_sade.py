@@ -31,7 +31,11 @@ def model_of(head: str = "cosine", counts: torch.Tensor = COUNTS) -> Classifier:
 
 def state_of(model: Classifier, **options: Any) -> StepState:
     given = SADE.options | options
-    return StepState("representation", COUNTS, given, model.features, model.head.loss)
+
+    def loss(features, target, head, log_prior):
+        return head.loss(features, target, log_prior=log_prior)
+
+    return StepState("representation", COUNTS, given, model.features, loss)
 
 
 def batch_of(size: int = 8) -> StepBatch:

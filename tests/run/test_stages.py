@@ -415,3 +415,23 @@ def test_the_log_has_the_probabilities(make_loop, written):
     assert first is None
     assert all(sum(p) == pytest.approx(1, abs=1e-5) for p in logged)
     assert logged[0] != logged[1]
+
+
+@pytest.mark.parametrize(
+    "stage", [{"prior": 0.5, "label_smoothing": 0.1}, {"loss": "focal"}], ids=["prior", "loss"]
+)
+def test_the_stage_s_loss_of_another_head_with_a_prior_of_its_own(make_loop, stage):
+    """As the experts of a method have it."""
+    loop = make_loop("wcdas", "identity", one={"epochs": 1, **stage})
+    enter_stage(loop.run, 0)
+    step = StageTraining(loop.run, 0).step
+    head, own = create_head("wcdas", 64, 10).requires_grad_(False), torch.randn(10)
+    x, labels = torch.randn(8, 64), torch.arange(8)
+    mixed = wcdas.MixedLabels(labels, labels.flip(0), 0.3)
+    prior = loop.run.dataset.class_counts / loop.run.dataset.class_counts.sum()
+    added = own + stage.get("prior", 0) * prior.log()
+    if "loss" in stage:
+        expected = create_loss("focal")(head(x) + added, mixed)
+    else:
+        expected = head.loss(x, mixed, label_smoothing=0.1, log_prior=added)
+    torch.testing.assert_close(step.state.loss(x, mixed, head, own), expected)

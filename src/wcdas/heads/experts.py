@@ -1,7 +1,6 @@
 """Several heads side by side, each on the features of its own expert; asked all, or in turn."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -39,7 +38,6 @@ class ExpertsHead(Head):
         self.num_classes = heads[0].num_classes
         self.experts = nn.ModuleList(heads)
         self.register_buffer("expert_weights", torch.full((len(heads),), 1 / len(heads)))
-        self._one: tuple[int, Tensor | None] | None = None
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
@@ -52,51 +50,16 @@ class ExpertsHead(Head):
         with without_autocast(features):
             return self._each(full_precision(features), labels)
 
-    @contextmanager
-    def only(self, expert: int, log_prior: Tensor | None = None) -> Iterator[None]:
-        """Inside, the head is one expert: the loss of a stage becomes that of the expert.
-
-        Args:
-            expert: its number.
-            log_prior: (num_classes,), added to its logits.
-        """
-        self._one = expert, log_prior
-        try:
-            yield
-        finally:
-            self._one = None
+    def parts(self, features: Tensor) -> Iterator[tuple[Head, Tensor]]:
+        """Every expert, and its own features."""
+        return zip(self.experts, features.split(self.sizes, dim=1), strict=True)
 
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
-        if self._one is None:
-            return self._joined(x, labels)
-        head, part, log_prior = self._chosen(x)
-        z = head.logits(part, labels)
-        return z if log_prior is None else z + log_prior
-
-    def losses(
-        self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
-    ) -> Tensor:
-        if self._one is None:
-            return super().losses(x, labels, label_smoothing, log_prior)
-        head, part, own = self._chosen(x)
-        if own is not None:
-            log_prior = own if log_prior is None else log_prior + own
-        return head.losses(part, labels, label_smoothing, log_prior)
-
-    def _joined(self, x: Tensor, labels: Tensor | None) -> Tensor:
         w = self.expert_weights.to(x.dtype).view(-1, 1, 1)
         return (w * self._each(x, labels)).sum(0)
 
     def _each(self, x: Tensor, labels: Tensor | None) -> Tensor:
-        parts = zip(self.experts, x.split(self.sizes, dim=1), strict=True)
-        return torch.stack([head.logits(part, labels) for head, part in parts])
-
-    def _chosen(self, x: Tensor) -> tuple[Head, Tensor, Tensor | None]:
-        assert self._one is not None
-        expert, log_prior = self._one
-        part = x.split(self.sizes, dim=1)[expert]
-        shift = None if log_prior is None else log_prior.to(x.dtype)
-        return self.experts[expert], part, shift
+        return torch.stack([head.logits(part, labels) for head, part in self.parts(x)])
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, experts={len(self.experts)}"
@@ -155,7 +118,7 @@ class RoutedExpertsHead(ExpertsHead):
         means = self.means(self.expert_logits(features))
         return 1 + self._goes_on(self.calls(features, means)).sum(0)
 
-    def _joined(self, x: Tensor, labels: Tensor | None) -> Tensor:
+    def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         means = self.means(self._each(x, labels))
         z = means[0]
         for further, mean in zip(self._goes_on(self.calls(x, means)), means[1:], strict=True):

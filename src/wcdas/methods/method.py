@@ -59,7 +59,9 @@ class StepState:
         options: the method's own.
         features: inputs → features, in the run's precision, without gradients where the stage
             trains the classifier alone. The first call of a step is what the log describes.
-        loss: features and target → the loss that the stage names, through the model's head.
+        loss: features and target → the loss that the stage names, through the model's head; or
+            through another head, and with a log prior (num_classes,) added to its logits, where
+            these follow.
         progress: of the stage, from 0 to 1, a tensor () on the device.
         lr: the learning rate of this step, likewise.
         precision: in which the backbone runs; that of features is higher behind a neck.
@@ -69,7 +71,7 @@ class StepState:
     class_counts: Tensor
     options: Mapping[str, Any]
     features: Callable[[Tensor], Tensor]
-    loss: Callable[[Tensor, Tensor | MixedLabels], Tensor]
+    loss: Callable[..., Tensor]
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     lr: Tensor = field(default_factory=lambda: torch.zeros(()))
     precision: torch.dtype = torch.float32

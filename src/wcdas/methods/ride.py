@@ -67,9 +67,8 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     slope = options["temperature_slope"] if state.stage == "reweighting" else 0.0
     temperature = options["temperature"] * relative_temperature(state.class_counts, slope)
     loss = -options["diversity"] * diversity(head.expert_logits(features), temperature)
-    for expert in range(len(head.experts)):
-        with head.only(expert):
-            loss = loss + state.loss(features, batch.target)
+    for expert, part in head.parts(features):
+        loss = loss + state.loss(part, batch.target, expert)
     return loss
 
 

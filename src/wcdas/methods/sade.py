@@ -29,10 +29,11 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
     head = model.head
     assert isinstance(head, ExpertsHead)
     features = state.features(batch.inputs)
-    losses = []
-    for expert, prior in enumerate(log_priors(state.class_counts, state.options["inverse"])):
-        with head.only(expert, prior):
-            losses.append(state.loss(features, batch.target))
+    priors = log_priors(state.class_counts, state.options["inverse"])
+    losses = [
+        state.loss(part, batch.target, expert, prior)
+        for (expert, part), prior in zip(head.parts(features), priors, strict=True)
+    ]
     return torch.stack(losses).sum()
 
 

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from wcdas.errors import InputError
 from wcdas.groups import group_indices
+from wcdas.heads import Head
 from wcdas.heads.functional.arithmetic import unit
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
@@ -90,13 +91,26 @@ class Step(nn.Module):
             self.seen = features.detach()
         return features
 
-    def _loss(self, features: Tensor, target: Tensor | MixedLabels) -> Tensor:
-        head = self.model.head
-        if self.loss is None:
+    def _loss(
+        self,
+        features: Tensor,
+        target: Tensor | MixedLabels,
+        head: Head | None = None,
+        log_prior: Tensor | None = None,
+    ) -> Tensor:
+        head = self.model.head if head is None else head
+        if (criterion := self.loss) is None:
+            if self.log_prior is not None:
+                log_prior = self.log_prior if log_prior is None else self.log_prior + log_prior
             smoothing = self.stage.label_smoothing
-            return head.loss(features, target, label_smoothing=smoothing, log_prior=self.log_prior)
-        criterion = self.loss
-        return loss_of(target, lambda labels: criterion(head(features, labels), labels))
+            return head.loss(features, target, label_smoothing=smoothing, log_prior=log_prior)
+
+        def of_labels(labels: Tensor) -> Tensor:
+            logits = head(features, labels)
+            value: Tensor = criterion(logits if log_prior is None else logits + log_prior, labels)
+            return value
+
+        return loss_of(target, of_labels)
 
 
 class EpochStatistics:
