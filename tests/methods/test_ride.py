@@ -103,7 +103,7 @@ def test_the_loss_of_a_step_is_ldam_of_each_expert_less_diversity():
     model, batch = model_of(), batch_of()
     head, ldam = model.head, LDAMLoss(COUNTS)
     state = state_of(model, "representation")
-    state.loss = lambda features, target: ldam(head(features, target), target)
+    state.loss = lambda features, target, expert: ldam(expert(features, target), target)
     z = head.expert_logits(model.features(batch.inputs))
     apart = 0.2 * diversity(z, torch.ones(4))
     expected = sum(ldam(expert, batch.labels) for expert in z) - apart
