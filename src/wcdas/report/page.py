@@ -6,7 +6,7 @@ import tomli_w
 
 from wcdas.groups import FEW
 from wcdas.heads import HEADS
-from wcdas.heads.concentration import ConcentrationHead
+from wcdas.heads.angular import ConcentrationHead
 from wcdas.report.advice import advise
 from wcdas.report.baseline import beside_told, find_baseline
 from wcdas.report.charts import run_charts

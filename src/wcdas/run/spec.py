@@ -15,7 +15,7 @@ from wcdas.backbones.necks import check_neck
 from wcdas.data.samplers import SAMPLERS
 from wcdas.errors import InputError, explained, unknown
 from wcdas.heads import HEADS
-from wcdas.heads.margin import AnnealedMarginHead
+from wcdas.heads.margins import AnnealedMarginHead
 from wcdas.methods import find_method
 
 Table = dict[str, Any]  # as TOML has them
