@@ -7,10 +7,12 @@ is "nccl" and everything goes `.cuda()`. Process 0 can write the whole head, a p
 """
 
 import argparse
+import gc
 import os
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported later, as DDP does, its functions keep the process group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -36,6 +38,7 @@ def main() -> None:
 
     dist.init_process_group("gloo")
     train(given.classes, given.steps, given.out)
+    gc.collect()
     dist.destroy_process_group()
 
 

@@ -56,7 +56,11 @@ def run(
         os.dup2(file.fileno(), 2)
     let(*happens)
     sys.argv = ["wcdas", *arguments]
-    cli.main()
+    try:
+        cli.main()
+    finally:
+        threads = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+        assert "pt_gloo_runloop" not in threads, "a process group that has not ended"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,15 @@
-"""Losses with a running state: two processes with half a batch each are as one with the whole."""
+"""What processes tell each other, and how they part."""
 
+import multiprocessing
+import os
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from wcdas import processes
 from wcdas.losses import CenterLoss, EquilibriumLoss
@@ -29,8 +37,51 @@ def moved_states(rank, world, folder):
 
 
 def test_two_processes_are_as_one(tmp_path, in_processes):
+    """Losses with a running state: each process has half a batch."""
     in_processes(moved_states, 2, tmp_path)
     moved_states(0, 1, tmp_path)
     one, *two = (torch.load(tmp_path / f"{name}.pt") for name in ("1-0", "2-0", "2-1"))
     for other in two:
         torch.testing.assert_close(other, one)
+
+
+def train_in_parallel(fails):
+    model = DistributedDataParallel(nn.Linear(2, 1))
+    model.itself = lambda: model  # as a model may be held by a cycle
+    model(torch.ones(4, 2)).sum().backward()
+    dist.all_reduce(torch.ones(1))
+    assert gloo_threads()
+    if fails:
+        try:
+            refuse(model)
+        except ValueError:
+            raise KeyError("of another error") from None
+
+
+def refuse(model):
+    raise ValueError("while a call holds the model")
+
+
+def gloo_threads():
+    names = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+    return names.count("pt_gloo_runloop")
+
+
+def leave_the_group(fails):
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    expected = pytest.raises(KeyError) if fails else nullcontext()
+    with expected as error, processes.ranks("cpu"):
+        train_in_parallel(fails)
+    assert (error is not None) == fails
+    assert not gloo_threads()  # though the error is there
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("how", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_the_group_ends_with_its_block(how, fails):
+    """Whatever an error holds; also where torch has not imported all it needs (spawn)."""
+    child = multiprocessing.get_context(how).Process(target=leave_the_group, args=(fails,))
+    child.start()
+    child.join(600)
+    assert child.exitcode == 0

@@ -1,9 +1,12 @@
 """One process, or one of several: which one this is, and what they tell each other."""
 
+import gc
 import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -29,7 +32,12 @@ class Ranks:
 
 @contextmanager
 def ranks(device: str) -> Iterator[Ranks]:
-    """Join the processes torchrun started, or be the only one."""
+    """Join the processes torchrun started, or be the only one.
+
+    Nothing may hold the process group when it is destroyed, neither an error nor a cycle. What held
+    it, such as DistributedDataParallel, would join gloo's threads later with Python's lock taken,
+    and one of them may wait for that lock to give back the tensor it last worked on.
+    """
     chosen = choose_device(device)
     if "WORLD_SIZE" not in os.environ:
         yield Ranks(0, 1, chosen)
@@ -37,11 +45,24 @@ def ranks(device: str) -> Iterator[Ranks]:
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(chosen)
+    # Its functions have as a default the group that there is at their import, and would keep it.
+    import_module("torch.distributed.nn")
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
+    except BaseException as error:
+        _clear_frames(error)
+        raise
     finally:
+        gc.collect()
         dist.destroy_process_group()
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Drop the local variables of the calls that an error, and those before it, came through."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def choose_device(name: str) -> torch.device:
