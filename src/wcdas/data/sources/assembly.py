@@ -33,6 +33,7 @@ R = TypeVar("R")
 Images = FileImages | BytesImages
 
 BLOCK = 64
+TEST_WORDS = ("test", "val", "valid", "validation")  # what a test set is called
 SHOWN = 5
 EAGER_SIDE, EAGER_BYTES = 64, 2**30
 
@@ -100,13 +101,18 @@ def dataset_of_images(
     description: dict[str, Any],
     warnings: Sequence[str] = (),
 ) -> Dataset:
-    """Images that are decoded one at a time; without a test set 20 % of the good ones become it.
+    """Images that are decoded one at a time; without a test set 20 % of each class become it.
 
     Of image files, a class is dropped that has none left because all of its images are bad.
     Encoded images that are small, square and of one size are decoded at once into a tensor.
     """
     files = isinstance(train, FileImages)
-    splits, headers, bad = verified([train] if test is None else [train, test], options.skip_bad)
+    splits = [train] if test is None else [train, test]
+    if test is None and not files:
+        splits = _with_test(
+            train, options.seed
+        )  # before they are checked: a row is named by its split
+    splits, headers, bad = verified(splits, options.skip_bad)
     if not headers:
         layout = "; expected a folder per class" if files else ""
         raise InputError(f"{name} holds no image that can be read{layout}")
@@ -120,8 +126,7 @@ def dataset_of_images(
             warnings = [*warnings, f"classes without a readable image are dropped: {lost}"]
             class_names = [class_names[c] for c in kept.tolist()]
     if test is None:
-        parts = stratified_split(splits[0].labels, options.seed)
-        splits = [splits[0].subset(part) for part in parts]
+        splits = _with_test(splits[0], options.seed) if files else splits
         description = {**description, "split_seed": options.seed}
     if bad:
         description = {**description, "skipped": len(bad)}
@@ -139,6 +144,11 @@ def dataset_of_images(
         warnings=[*warnings, *skipped_warning(bad)],
         bad=bad,
     )
+
+
+def _with_test(images: Images, seed: int) -> list[Images]:
+    train, test = (images.subset(part) for part in stratified_split(images.labels, seed))
+    return [train, replace(test, prefix="test") if isinstance(test, BytesImages) else test]
 
 
 def verified(

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.datasets.utils import check_md5, download_url
 
-from wcdas.data.dataset import ArrayImages, BytesImages, Dataset
-from wcdas.data.sources.assembly import assemble, decoded
+from wcdas.data.dataset import ArrayImages, Dataset
+from wcdas.data.sources.assembly import Images, assemble, decoded
 from wcdas.data.sources.options import Options
 from wcdas.data.sources.parquet import parquet_class_names, read_images, split_files
 from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
@@ -37,7 +37,8 @@ TIMEOUT = 30.0
 def open_cifar(name: str, options: Options) -> Dataset:
     """`name` is cifar10-lt or cifar100-lt."""
     archive, root = ARCHIVES[name], options.data_root
-    place, folder = archive.find(root), root / name.removesuffix("-lt")
+    folder = root / name.removesuffix("-lt")
+    place = archive.find(root, folder)
     if place is None and folder.is_dir() and any(folder.glob("**/*.parquet")):
         place, found = folder, _read_parquet(folder)
     else:
@@ -115,14 +116,13 @@ class Archive:
     def file(self) -> str:
         return self.url.rsplit("/", 1)[-1]
 
-    def find(self, root: Path) -> Path | None:
-        """The unpacked folder or the archive, in the root or one folder down."""
-        short = self.folder.replace("-batches-bin", "").replace("-binary", "").replace("-", "")
-        for place in (root, root / short):
-            if (place / self.folder).is_dir():
-                return place / self.folder
-            if (place / self.file).is_file():
-                return place / self.file
+    def find(self, *folders: Path) -> Path | None:
+        """The unpacked folder or the archive, in the first of the folders that has one."""
+        for folder in folders:
+            if (folder / self.folder).is_dir():
+                return folder / self.folder
+            if (folder / self.file).is_file():
+                return folder / self.file
         return None
 
 
@@ -152,8 +152,8 @@ class Official(NamedTuple):
     """The images of a source in their order; `complete` where none of the official is left out."""
 
     class_names: list[str]
-    train: ArrayImages | BytesImages
-    test: ArrayImages | BytesImages
+    train: ArrayImages | Images
+    test: ArrayImages | Images
     complete: bool
 
 
@@ -161,7 +161,7 @@ def _read_parquet(folder: Path) -> Official:
     train_files, test_files = split_files(folder)
     if not test_files:
         raise InputError(f"{folder} has no test set; expected test.parquet beside train.parquet")
-    class_names = parquet_class_names(train_files[0], None)
+    class_names = parquet_class_names(train_files[0])
     train, class_names = read_images(train_files, class_names, "train")
     test, _ = read_images(test_files, class_names, "test")
     return Official(class_names, train, test, len(train.labels.bincount().unique()) == 1)

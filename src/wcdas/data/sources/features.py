@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from wcdas.data.classes import encode_labels, read_class_names
+from wcdas.data.classes import encode_labels
 from wcdas.data.dataset import Dataset, FeatureVectors
-from wcdas.data.sources.assembly import assemble
+from wcdas.data.sources.assembly import TEST_WORDS, assemble
 from wcdas.data.sources.options import Options
 from wcdas.data.sources.parquet import parquet_class_names, read_columns, read_schema
 from wcdas.data.sources.tables import image_column, label_column, read_labels
@@ -24,7 +25,6 @@ from wcdas.data.split import stratified_split
 from wcdas.errors import InputError
 
 VECTOR_COLUMNS = ("features", "feature", "vector", "embedding", "embeddings")
-TEST_WORDS = ("test", "val", "valid", "validation")
 
 
 def vector_column(schema: pa.Schema) -> str | None:
@@ -56,7 +56,7 @@ def open_parquet_features(file: Path, options: Options) -> Dataset:
     columns = [vector, label] + (["split"] if "split" in schema.names else [])
     table = read_columns(file, columns)
     values = read_labels(table[label], file)
-    names = parquet_class_names(file, options.classes)
+    names = options.class_names or parquet_class_names(file)
     labels, class_names = encode_labels(values, names, str(file))
     in_test = _in_test(table["split"].to_pylist(), file) if "split" in columns else None
     return _dataset(file, _stacked(table[vector], file), labels, class_names, in_test, options)
@@ -79,8 +79,7 @@ def open_numpy_features(file: Path, options: Options) -> Dataset:
             f"{label_file} is {values.dtype} {values.shape}; expected ({len(vectors)},) integers "
             "or names"
         )
-    names = read_class_names(options.classes) if options.classes else None
-    encoded, class_names = encode_labels(values.tolist(), names, str(label_file))
+    encoded, class_names = encode_labels(values.tolist(), options.class_names, str(label_file))
     stacked = torch.from_numpy(vectors.astype(np.float32))
     return _dataset(file, stacked, encoded, class_names, None, options)
 
@@ -118,15 +117,14 @@ def _dataset(
 
 
 def _stacked(column: pa.ChunkedArray, file: Path) -> Tensor:
-    rows = [row for chunk in column.chunks for row in chunk]
-    lengths = [len(row) if row.is_valid else 0 for row in rows]
+    lengths = pc.list_value_length(column).fill_null(0).to_pylist()
     for i, length in enumerate(lengths):
         if length == 0 or length != lengths[0]:
             raise InputError(
                 f"{file}: row {i} has {length} numbers, row 0 has {lengths[0]}; expected one length"
             )
     flat = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    return torch.from_numpy(np.concatenate(flat).astype(np.float32)).view(len(rows), -1)
+    return torch.from_numpy(np.concatenate(flat).astype(np.float32)).view(len(lengths), -1)
 
 
 def _in_test(splits: list[Any], file: Path) -> Tensor:

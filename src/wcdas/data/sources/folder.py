@@ -10,14 +10,12 @@ from pathlib import Path
 
 import torch
 
-from wcdas.data.classes import check_class_names, natural, read_class_names, some
+from wcdas.data.classes import check_class_names, natural, some
 from wcdas.data.dataset import Dataset, FileImages
 from wcdas.data.images import extensions
-from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.assembly import TEST_WORDS, dataset_of_images
 from wcdas.data.sources.options import Options
 from wcdas.errors import InputError
-
-TEST_FOLDERS = ("test", "val", "valid", "validation")
 
 
 def open_folder(folder: Path, options: Options) -> Dataset:
@@ -25,7 +23,7 @@ def open_folder(folder: Path, options: Options) -> Dataset:
     train_folder, test_folder = split_folders(folder)
     train, others = scan(train_folder)
     test, more = scan(test_folder) if test_folder else ({}, 0)
-    class_names = _class_names(folder, train, test, options.classes)
+    class_names = _class_names(folder, train, test, options)
     warnings = []
     if others + more:
         warnings.append(f"files that are not images, ignored ({others + more}) in {folder}")
@@ -50,7 +48,7 @@ def split_folders(folder: Path) -> tuple[Path, Path | None]:
     train = inside.get("train")
     if train is None or not any(_subfolders(train)):
         return folder, None
-    tests = [inside[name] for name in TEST_FOLDERS if name in inside]
+    tests = [inside[name] for name in TEST_WORDS if name in inside]
     return train, tests[0] if tests else None
 
 
@@ -77,7 +75,7 @@ def _class_names(
     folder: Path,
     train: dict[str, list[Path]],
     test: dict[str, list[Path]],
-    classes: Path | None,
+    options: Options,
 ) -> list[str]:
     # Before empty classes are dropped: `Cat` and an empty `cat` are a slip as well.
     check_class_names(sorted(train.keys() | test.keys()))
@@ -93,12 +91,10 @@ def _class_names(
             f"{folder} holds no images in class folders; expected one folder per class, such as "
             f"{folder}/cat/1.jpg"
         )
-    if classes is None:
-        return names
-    ordered = read_class_names(classes)
+    ordered = options.class_names or names
     odd = sorted(set(ordered) ^ set(names), key=natural)
     if odd:
-        where = "has no images" if odd[0] in ordered else f"is not in {classes}"
+        where = "has no images" if odd[0] in ordered else f"is not in {options.classes}"
         raise InputError(f"class {odd[0]!r} {where}; expected the same names in {folder} and there")
     return ordered
 

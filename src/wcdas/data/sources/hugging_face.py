@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wcdas.data.classes import encode_labels, read_class_names
-from wcdas.data.dataset import Dataset, FileImages
+from wcdas.data.dataset import Dataset
 from wcdas.data.sources.assembly import dataset_of_images
 from wcdas.data.sources.options import Options
 from wcdas.data.sources.tables import (
     columns_of,
-    dataset_of_bytes,
     images_of,
-    read_labels,
     split_names,
     stored_class_names,
 )
@@ -78,41 +75,22 @@ def _open(tables: Mapping[str, pa.Table], name: str, options: Options, *, paths:
     if not tables:
         raise InputError(f"{name} has no splits; expected train, or train and test")
     train_names, test_names = split_names(list(tables), name)
-    class_names = (
-        read_class_names(options.classes)
-        if options.classes
-        else stored_class_names(tables[train_names[0]].schema, name)
-    )
+    stored = stored_class_names(tables[train_names[0]].schema, name)
+    class_names = options.class_names or stored
     description = {"source": "datasets", "splits": [*filter(None, [*train_names, *test_names])]}
     train, test = (
         {f"{name} {split}".strip(): tables[split] for split in names}
         for names in (train_names, test_names)
     )
-    if paths and all(map(_by_path, tables.values())):
-        files, class_names = _files(train, class_names, name)
-        held_out = _files(test, class_names, name)[0] if test else None
-        return dataset_of_images(name, class_names, files, held_out, options, description)
-    images, class_names = images_of(train, class_names, name, "train")
-    tested = images_of(test, class_names, name, "test")[0] if test else None
-    return dataset_of_bytes(name, class_names, images, tested, options, description)
+    by_path = paths and all(map(_by_path, tables.values()))
+    images, class_names = images_of(train, class_names, name, "train", by_path)
+    held_out = images_of(test, class_names, name, "test", by_path)[0] if test else None
+    return dataset_of_images(name, class_names, images, held_out, options, description)
 
 
 def _by_path(table: pa.Table) -> bool:
     column = pc.struct_field(table[columns_of(table.schema, "")[0]], "bytes")
     return len(column) > 0 and column.null_count == len(column)
-
-
-def _files(
-    tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str
-) -> tuple[FileImages, list[str]]:
-    found: list[str] = []
-    values: list[Any] = []
-    for name, table in tables.items():
-        image, label = columns_of(table.schema, name)
-        found += [str(path) for path in pc.struct_field(table[image], "path").to_pylist()]
-        values += read_labels(table[label], name)
-    labels, class_names = encode_labels(values, class_names, where)
-    return FileImages(Path("/"), found, labels, 3), class_names
 
 
 def _rows(part: Any, where: str) -> pa.Table:

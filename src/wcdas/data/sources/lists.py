@@ -10,13 +10,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from wcdas.data.classes import encode_labels, read_class_names
+from wcdas.data.classes import encode_labels
 from wcdas.data.dataset import Dataset, FileImages
-from wcdas.data.sources.assembly import dataset_of_images
+from wcdas.data.sources.assembly import TEST_WORDS, dataset_of_images
 from wcdas.data.sources.options import Options
 from wcdas.errors import InputError
-
-TEST_WORDS = ("test", "val", "valid", "validation")
 
 
 class Line(NamedTuple):
@@ -55,8 +53,7 @@ class Root:
 def open_list(file: Path, options: Options) -> Dataset:
     """The images a list file names; a list `…test…` beside one named `…train…` is the test set."""
     root = Root(options.root or file.parent)
-    names = read_class_names(options.classes) if options.classes else None
-    train, class_names = checked_files(parse_list(file), root, names, file)
+    train, class_names = checked_files(parse_list(file), root, options.class_names, file)
     description, test = {"source": "list", "train": file.name}, None
     words = TEST_WORDS if "train" in file.name else ()
     beside = [file.with_name(file.name.replace("train", word)) for word in words]
@@ -91,8 +88,10 @@ def parse_list(file: Path) -> list[Line]:
 def checked_files(
     lines: list[Line], root: Root, class_names: list[str] | None, file: Path
 ) -> tuple[FileImages, list[str]]:
-    """The images of a list and their classes; every line points to a file below the root, and no
-    file has two labels."""
+    """The images of a list and the names of their classes.
+
+    Every line points to a file below the root, and no file has two labels.
+    """
     paths = []
     written: dict[str, str] = {}
     for line in lines:
@@ -102,14 +101,8 @@ def checked_files(
                 f"{line.where}: {path} has the label {line.label}, and before {written[path]}"
             )
         paths.append(path)
-    values = as_values(lines)
+    words = [line.label for line in lines]
+    numbered = all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words)
+    values = [int(word) for word in words] if numbered else words
     labels, class_names = encode_labels(values, class_names, str(file))
     return FileImages(root.folder, paths, labels, channels=3), class_names
-
-
-def as_values(lines: list[Line]) -> list[int] | list[str]:
-    """The labels as numbers where all are numbers."""
-    words = [line.label for line in lines]
-    if all(re.fullmatch(r"-?[0-9]{1,18}", word) for word in words):
-        return [int(word) for word in words]
-    return words

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from wcdas.data.classes import read_class_names
 from wcdas.errors import InputError, unknown
 
 
@@ -25,6 +26,11 @@ class Options:
     def data_root(self) -> Path:
         """Where named datasets lie."""
         return self.root or Path(os.environ.get("WCDAS_DATA") or "data").expanduser()
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names in the file `classes`, where one is given."""
+        return None if self.classes is None else read_class_names(self.classes)
 
 
 OPTIONS = sorted(field.name for field in fields(Options))

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wcdas.data.classes import read_class_names
-from wcdas.data.dataset import BytesImages, Dataset
+from wcdas.data.dataset import Dataset
+from wcdas.data.sources.assembly import Images, dataset_of_images
 from wcdas.data.sources.options import Options
 from wcdas.data.sources.tables import (
     columns_of,
-    dataset_of_bytes,
     images_of,
     split_names,
     stored_class_names,
@@ -31,7 +31,7 @@ def is_parquet(path: Path) -> bool:
 def open_parquet(path: Path, options: Options) -> Dataset:
     """Images from a Parquet file, or from a folder of them."""
     train_files, test_files = split_files(path)
-    class_names = parquet_class_names(train_files[0], options.classes)
+    class_names = options.class_names or parquet_class_names(train_files[0])
     train, class_names = read_images(train_files, class_names, "train")
     test = read_images(test_files, class_names, "test")[0] if test_files else None
     description = {
@@ -39,7 +39,7 @@ def open_parquet(path: Path, options: Options) -> Dataset:
         "train_files": [file.name for file in train_files],
         "test_files": [file.name for file in test_files],
     }
-    return dataset_of_bytes(str(path), class_names, train, test, options, description)
+    return dataset_of_images(str(path), class_names, train, test, options, description)
 
 
 def split_files(path: Path) -> tuple[list[Path], list[Path]]:
@@ -57,10 +57,8 @@ def _files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet")) or sorted((folder / "data").glob("*.parquet"))
 
 
-def parquet_class_names(file: Path, classes: Path | None) -> list[str] | None:
-    """Names from a given file, from the schema as `datasets` writes it, or from classes.txt."""
-    if classes is not None:
-        return read_class_names(classes)
+def parquet_class_names(file: Path) -> list[str] | None:
+    """Names from the schema as `datasets` writes it, or from classes.txt."""
     names = stored_class_names(read_schema(file), str(file))
     beside = file.parent / "classes.txt"
     return names or (read_class_names(beside) if beside.is_file() else None)
@@ -68,7 +66,7 @@ def parquet_class_names(file: Path, classes: Path | None) -> list[str] | None:
 
 def read_images(
     files: Sequence[Path], class_names: list[str] | None, prefix: str
-) -> tuple[BytesImages, list[str]]:
+) -> tuple[Images, list[str]]:
     """The encoded images and labels of one set, in file order."""
     tables = {str(file): read_columns(file, columns_of(read_schema(file), file)) for file in files}
     where = str(files[0] if len(files) == 1 else files[0].parent)

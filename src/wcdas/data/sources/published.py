@@ -9,7 +9,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from wcdas.data.classes import read_class_names
 from wcdas.data.dataset import Dataset, FileImages
 from wcdas.data.sources.assembly import assemble
 from wcdas.data.sources.lists import Line, Root, checked_files, parse_list
@@ -50,7 +49,7 @@ def open_published(name: str, options: Options) -> Dataset:
     train_lines, names = _lines(train_file)
     test_lines, _ = _lines(test_file)
     images = _image_root(train_file, train_lines[0], root)
-    names = read_class_names(options.classes) if options.classes else names
+    names = options.class_names or names
     train, class_names = checked_files(train_lines, images, names, train_file)
     if names is None and class_names == [str(c) for c in range(len(class_names))]:
         class_names = _folder_names(train) or class_names

@@ -5,62 +5,51 @@ A column of images is of type `struct<bytes, path>`; paths stored beside the byt
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from wcdas.data.classes import encode_labels
-from wcdas.data.dataset import BytesImages, Dataset
-from wcdas.data.sources.assembly import dataset_of_images
-from wcdas.data.sources.options import Options
-from wcdas.data.split import stratified_split
+from wcdas.data.dataset import BytesImages, FileImages
+from wcdas.data.sources.assembly import Images
 from wcdas.errors import InputError
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
 TEST_WORDS = ("test", "validation", "valid", "val")
 
 
-def dataset_of_bytes(
-    name: str,
-    class_names: list[str],
-    train: BytesImages,
-    test: BytesImages | None,
-    options: Options,
-    description: dict[str, Any],
-) -> Dataset:
-    """Encoded images with their labels; without a test set 20 % of all become one."""
-    if test is None:
-        parts = stratified_split(train.labels, options.seed)
-        train, test = (train.subset(part) for part in parts)
-        test = replace(test, prefix="test")
-        description = {**description, "split_seed": options.seed}
-    return dataset_of_images(name, class_names, train, test, options, description)
-
-
 def images_of(
-    tables: Mapping[str, pa.Table], class_names: list[str] | None, where: str, prefix: str
-) -> tuple[BytesImages, list[str]]:
-    """The encoded images and labels of tables, one after the other, and the names of the classes.
+    tables: Mapping[str, pa.Table],
+    class_names: list[str] | None,
+    where: str,
+    prefix: str,
+    by_path: bool = False,
+) -> tuple[Images, list[str]]:
+    """The images and labels of tables, one after the other, and the names of the classes.
 
-    The bytes are views of the tables they lie in.
+    Encoded images are views of the tables they lie in.
     """
-    encoded: list[Any] = []
+    images: list[Any] = []
     values: list[Any] = []
     for name, table in tables.items():
         column, label = columns_of(table.schema, name)
         values += read_labels(table[label], name)
         for chunk in table[column].chunks:
-            encoded += [image.as_buffer() for image in chunk.field("bytes")]
-    missing = [row for row, image in enumerate(encoded) if image is None]
+            if by_path:
+                images += map(str, chunk.field("path"))
+            else:
+                images += [image.as_buffer() for image in chunk.field("bytes")]
+    missing = [row for row, image in enumerate(images) if image is None]
     if missing:
         raise InputError(
             f"{where}: row {missing[0]} has no image bytes; expected images embedded in "
             "the file, not paths"
         )
     labels, class_names = encode_labels(values, class_names, where)
-    return BytesImages(encoded, labels, 3, prefix), class_names
+    if by_path:
+        return FileImages(Path("/"), images, labels, 3), class_names
+    return BytesImages(images, labels, 3, prefix), class_names
 
 
 def split_names(names: Sequence[str], where: str) -> tuple[list[str], list[str]]:
