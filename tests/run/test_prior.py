@@ -2,7 +2,7 @@
 
 import pytest
 
-from wcdas.run.prior import trained_prior
+from wcdas.run.finish import trained_prior
 from wcdas.run.spec import Stage
 
 

@@ -9,15 +9,16 @@ from torch import Tensor
 
 import wcdas
 from wcdas.data.dataset import Dataset
+from wcdas.data.samplers import SAMPLERS
 from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.heads import Head
+from wcdas.losses import LOSSES
 from wcdas.methods import find_method
-from wcdas.methods.method import plain_model
+from wcdas.methods.method import Method, plain_model
 from wcdas.run.build import TrainingRun
 from wcdas.run.model_file import ModelInfo, save_model
 from wcdas.run.prediction import predict
-from wcdas.run.prior import recorded_prior
-from wcdas.run.spec import Config, as_table
+from wcdas.run.spec import Config, Stage, as_table
 
 # Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
 LOWEST_TEMPERATURE = 1.0
@@ -91,3 +92,22 @@ def finish(run: TrainingRun) -> Outputs | None:
     }
     run.folder.write_metrics(facts | metrics)
     return Outputs(run.model.head, features, logits)
+
+
+def recorded_prior(method: Method, stages: Mapping[str, Stage]) -> str:
+    """Return the prior of a run's logits: what its method says, or its last stage implies."""
+    if method.prior:
+        return method.prior
+    return "none" if method.training_step else trained_prior(list(stages.values())[-1])
+
+
+def trained_prior(stage: Stage) -> str:
+    """Return "train", "uniform", or "none" where the loss of a last stage has no such reading."""
+    tau = LOSSES[stage.loss].prior_strength(**stage.loss_options)
+    if stage.trains == "nothing" or tau is None:
+        return "none"
+    tau += stage.prior
+    drawn = SAMPLERS[stage.sampler].prior
+    if drawn == "train" and tau == 1:
+        return "uniform"
+    return drawn if tau == 0 else "none"

@@ -322,13 +322,24 @@ def unchanged(stored: Table, request: Request, data: Source | None) -> Config:
         now["data.source"] = full_path(data)
     now |= {} if request.named is None else {"method": request.named}
     now |= {} if request.seed is None else {"seed": request.seed}
-    changes = [f"{k}: {wanted.get(k)} → {v}" for k, v in now.items() if wanted.get(k) != v]
-    if changes:
-        raise InputError(
-            f"the run was started otherwise ({'; '.join(changes[:5])}); "
-            "resume it as it was, or start a new one with another --out"
-        )
+    remedy = "resume it as it was, or start a new one with another --out"
+    check_same("the run", changes(wanted, now), remedy)
     return build(table)
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], missing: Any = None) -> list[str]:
+    """Say which keys have another value now; `missing` stands for one that is not there."""
+    return [
+        f"{key}: {before.get(key, missing)} → {missing if value is None else value}"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+
+
+def check_same(what: str, changed: Sequence[str], remedy: str) -> None:
+    """Refuse to go on with what was started otherwise."""
+    if changed:
+        raise InputError(f"{what} was started otherwise ({'; '.join(changed[:5])}); {remedy}")
 
 
 def same_data(stored: Table, dataset: Dataset) -> None:

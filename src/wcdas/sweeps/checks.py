@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,13 +14,12 @@ from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks, choose_device
 from wcdas.run.automatic import SMALL
 from wcdas.run.build import build_run
-from wcdas.run.settings import same_data
-from wcdas.run.spec import Config, as_table, build, flat
+from wcdas.run.settings import changes, check_same, same_data
+from wcdas.run.spec import Config, Table, as_table, build, flat
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
 from wcdas.sweeps.run import in_processes
 
-Table = dict[str, Any]
 AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
 
 
@@ -125,13 +123,6 @@ def _check_unchanged(run: SweepRun, folder: SweepFolder, config: Config) -> None
     table = folder.run(run).read_run()
     before = flat(as_table(build({key: v for key, v in table.items() if key != "info"})))
     now = flat(as_table(config))
-    changes = [
-        f"{key}: {before.get(key)} → {now.get(key)}"
-        for key in dict.fromkeys([*before, *now])
-        if before.get(key) != now.get(key)
-    ]
-    if changes:
-        raise InputError(
-            f"{run.name} was started otherwise ({'; '.join(changes[:5])}); "
-            "start a new sweep with another --out"
-        )
+    both = dict.fromkeys([*before, *now])
+    changed = changes(before, {key: now.get(key) for key in both})
+    check_same(run.name, changed, "start a new sweep with another --out")

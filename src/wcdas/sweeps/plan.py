@@ -11,8 +11,10 @@ from wcdas.methods import find_method
 from wcdas.run.recipes import Settings
 from wcdas.run.settings import (
     Request,
+    changes,
     check_effect,
     check_keys,
+    check_same,
     for_method,
     full_path,
     read_own,
@@ -23,6 +25,7 @@ from wcdas.run.settings import (
 from wcdas.run.spec import Table, flat
 
 SEEDS, MOST_SEEDS = 3, 1_000
+NOT_SET = "not set"
 OF_A_METHOD = ("stages", "options")  # tables whose keys not every method has
 
 
@@ -160,29 +163,18 @@ def extended(plan: Plan, asked: Asked) -> Plan:
     methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked.methods)]))
     seeds = _seeds(asked, plan.seeds)
     recipe, settings, _ = _layers(asked)
-    changes = [
-        *_changes({"data": plan.source}, {"data": full_path(asked.data or plan.source)}),
-        *_changes(flat(plan.settings), flat(settings)),
-        *_changes({"seeds": plan.seeds}, {"seeds": min(seeds, plan.seeds)}),
+    changed = [
+        *changes({"data": plan.source}, {"data": full_path(asked.data or plan.source)}, NOT_SET),
+        *changes(flat(plan.settings), flat(settings), NOT_SET),
+        *changes({"seeds": plan.seeds}, {"seeds": min(seeds, plan.seeds)}, NOT_SET),
     ]
     if asked.recipe is not None:
         before = flat(plan.recipe)
-        changes += _changes(before, dict.fromkeys(before) | flat(recipe))
-    if changes:
-        raise InputError(
-            f"the sweep was started otherwise ({'; '.join(changes[:5])}); methods and seeds can "
-            "be added; for other changes start a new one with another --out"
-        )
+        changed += changes(before, dict.fromkeys(before) | flat(recipe), NOT_SET)
+    remedy = "methods and seeds can be added; for other changes start a new one with another --out"
+    check_same("the sweep", changed, remedy)
     skip_bad = plan.skip_bad or asked.skip_bad
     return replace(plan, methods=methods, seeds=seeds, skip_bad=skip_bad)
-
-
-def _changes(before: Table, now: Table) -> list[str]:
-    return [
-        f"{key}: {before.get(key, 'not set')} → {'not set' if value is None else value}"
-        for key, value in now.items()
-        if before.get(key) != value
-    ]
 
 
 def _methods(given: Any) -> tuple[str, ...]:
