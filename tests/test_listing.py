@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 from wcdas.listing import KINDS, listing
 from wcdas.paper.run import list_claims
 
@@ -60,8 +60,10 @@ def on_a_terminal(write: Callable[[], object], columns: int) -> list[str]:
 
 
 def test_a_terminal_gets_wrapped_lines_and_a_pipe_whole_ones(capsys):
-    assert on_a_terminal(lambda: cli._run(["list", "methods"]), 70) == listing("methods", 70)
-    assert cli._run(["list", "methods"]) == 0
+    assert on_a_terminal(lambda: usage.run(cli.app, ["list", "methods"]), 70) == listing(
+        "methods", 70
+    )
+    assert usage.run(cli.app, ["list", "methods"]) == 0
     piped = capsys.readouterr().out.splitlines()
     assert piped == listing("methods")
     assert len(piped) == len(wcdas.list_methods())

@@ -25,7 +25,7 @@ from PIL import Image
 from typer.main import get_command
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 from wcdas.report import report_on
 
 ROOT = Path(__file__).parents[1]
@@ -192,7 +192,7 @@ def run_line(line: str, environment: pytest.MonkeyPatch) -> None:
     if ">" in words:
         target, words = Path(words[-1]), words[: words.index(">")]
     with contextlib.redirect_stdout(said):
-        status = cli._run([*map(os.path.expanduser, words[1:]), *shorter])
+        status = usage.run(cli.app, [*map(os.path.expanduser, words[1:]), *shorter])
     assert status == 0, f"{line}\n{said.getvalue()}"
     assert "the run goes on without it" not in said.getvalue()  # no logger failed
     if target is not None:
@@ -228,7 +228,7 @@ def test_commands_that_are_not_run_exist() -> None:
         words = shlex.split(line.partition(" > ")[0], comments=True)
         starts = [i for i, word in enumerate(words) if word in ("wcdas", "wcdas.cli")]
         if starts:
-            name, *rest = cli._spread_settings(words[starts[0] + 1 :])
+            name, *rest = usage.spread_settings(words[starts[0] + 1 :])
             group.commands[name].make_context(name, rest)  # type: ignore[attr-defined]
 
 

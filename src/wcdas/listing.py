@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable
+from importlib import import_module
 
 from wcdas.errors import unknown
 
@@ -28,29 +29,26 @@ def wrapped(lines: list[str], column: int, width: int | None) -> list[str]:
 # Each imports what it needs, so that none waits for the others.
 
 
+def _registry(module: str, name: str) -> Callable[[], dict[str, str]]:
+    """Return what reads the names of a registry and the first line of each class."""
+
+    def read() -> dict[str, str]:
+        registry = getattr(import_module(module), name)
+        return {key: cls.__doc__.strip().split("\n")[0] for key, cls in registry.items()}
+
+    return read
+
+
 def _methods() -> dict[str, str]:
     from wcdas.methods import METHODS
-    from wcdas.methods.method import Method
 
-    def described(method: Method) -> str:
+    rows = {}
+    for name, method in METHODS.items():
         stages = f"stages: {' → '.join(method.defaults['stages'])}"
         reported = f"reported: {method.reported}" if method.reported else ""
         parts = (method.summary, method.paper, stages, reported)
-        return "; ".join(part for part in parts if part not in ("", "—"))
-
-    return {name: described(method) for name, method in METHODS.items()}
-
-
-def _heads() -> dict[str, str]:
-    from wcdas.heads import HEADS
-
-    return {name: _first_line(head) for name, head in HEADS.items()}
-
-
-def _losses() -> dict[str, str]:
-    from wcdas.losses import LOSSES
-
-    return {name: _first_line(loss) for name, loss in LOSSES.items()}
+        rows[name] = "; ".join(part for part in parts if part not in ("", "—"))
+    return rows
 
 
 def _datasets() -> dict[str, str]:
@@ -65,12 +63,6 @@ def _backbones() -> dict[str, str]:
     return dict.fromkeys([*list_backbones(), "… and every name of timm"], "")
 
 
-def _necks() -> dict[str, str]:
-    from wcdas.backbones.necks import NECKS
-
-    return {name: _first_line(neck) for name, neck in NECKS.items()}
-
-
 def _recipes() -> dict[str, str]:
     from wcdas.run.recipes import list_recipes, read_recipe_header
 
@@ -79,30 +71,14 @@ def _recipes() -> dict[str, str]:
     return {name: lines[min(1, len(lines) - 1)] for name, lines in headers.items()}
 
 
-def _samplers() -> dict[str, str]:
-    from wcdas.data.samplers import SAMPLERS
-
-    return {name: _first_line(sampler) for name, sampler in SAMPLERS.items()}
-
-
-def _augmentations() -> dict[str, str]:
-    from wcdas.data.augment import AUGMENTATIONS
-
-    return {name: _first_line(policy) for name, policy in AUGMENTATIONS.items()}
-
-
-def _first_line(cls: object) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0]
-
-
 KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "methods": _methods,
-    "heads": _heads,
-    "losses": _losses,
+    "heads": _registry("wcdas.heads", "HEADS"),
+    "losses": _registry("wcdas.losses", "LOSSES"),
     "datasets": _datasets,
     "backbones": _backbones,
-    "necks": _necks,
+    "necks": _registry("wcdas.backbones.necks", "NECKS"),
     "recipes": _recipes,
-    "samplers": _samplers,
-    "augmentations": _augmentations,
+    "samplers": _registry("wcdas.data.samplers", "SAMPLERS"),
+    "augmentations": _registry("wcdas.data.augment", "AUGMENTATIONS"),
 }

@@ -1,12 +1,71 @@
-"""How the command line explains itself: help pages, and bad command lines in one line."""
+"""How the command line behaves: options, help pages, what is printed, exit statuses."""
 
-from typing import Any
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
+from wcdas.errors import InputError, InterruptedRunError, WorkError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 # What the parser raises for any bad command line.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+ALL_CORES_BUT_ONE = max(0, (os.cpu_count() or 1) - 1)
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Do a command and return its exit status: 0 done, 1 the work failed, 2 bad input, 130 stopped
+    by the user. Whatever went wrong is said in one line."""
+    try:
+        return int(app(spread_settings(arguments), prog_name="wcdas", standalone_mode=False) or 0)
+    except USAGE_ERROR as error:
+        return _fail(_explain(error), 2)
+    except InputError as error:
+        return _fail(error, 2)
+    except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
+        return _fail(str(stop) or "stopped", 130)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (WorkError, OSError) as error:
+        return _fail(error, 1)
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        return _fail("out of memory; go on with --device cpu, or free the device", 1)
+
+
+def spread_settings(arguments: list[str]) -> list[str]:
+    """`--set a=1 b=2` as `--set a=1 --set b=2`."""
+    spread: list[str] = []
+    inside = False
+    for argument in arguments:
+        if inside and "=" in argument and not argument.startswith("-"):
+            if spread[-1] != "--set":
+                spread.append("--set")
+        else:
+            inside = argument == "--set" or argument.startswith("--set=")
+        spread.append(argument)
+    return spread
+
+
+def _explain(error: Any) -> str:
+    """A bad command line in one line, with the help that explains it."""
+    if type(error) is typer.BadParameter and error.param is not None:
+        return f"{error.param.opts[0]} is {error.message}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx else "wcdas"
+    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
+
+
+def _fail(message: object, status: int) -> int:
+    print(f"wcdas: {' '.join(str(message).splitlines())}", file=sys.stderr)
+    return status
 
 
 class Command(TyperCommand):
@@ -14,42 +73,110 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
-        names = [p.metavar if p.required else f"[{p.metavar}]" for p in arguments]
-        return ["[OPTIONS]", *map(str, names)]
+        return [
+            "[OPTIONS]",
+            *(f"{p.metavar}" if p.required else f"[{p.metavar}]" for p in arguments),
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            rows = []
-            for parameter in self.get_params(ctx):
-                record = parameter.get_help_record(ctx)
-                if parameter.param_type_name == kind and record is not None:
-                    name, text = record
-                    rows.append((parameter.metavar if kind == "argument" else name, text))
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+        for parameter in self.get_params(ctx):
+            kind, record = parameter.param_type_name, parameter.get_help_record(ctx)
+            if record is not None:
+                name = parameter.metavar if kind == "argument" else record[0]
+                rows[kind].append((str(name), record[1]))
+        for kind, found in rows.items():
+            if found:
+                with formatter.section(f"{kind.title()}s"):
+                    formatter.write_dl(found)
 
 
-def whole_number(text: str | int) -> int:
-    """The value of an option, or what is wrong with it."""
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r}; expected a whole number") from None
+def argument(metavar: str, text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=text)
 
 
-def number(text: str | float) -> float:
-    """The value of an option, or what is wrong with it."""
+def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, **more)
+
+
+def number(metavar: str, text: str) -> Any:
+    return option(metavar, text, parser=_number)
+
+
+def whole_number(metavar: str, text: str) -> Any:
+    return option(metavar, text, parser=_whole_number)
+
+
+def processes(text: str, **more: Any) -> Any:
+    return option("N", text, parser=_count, **more)
+
+
+def _number(text: str | float) -> float:
     try:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r}; expected a number") from None
 
 
-def explain(error: Any) -> str:
-    """A bad command line in one line, with the help that explains it."""
-    if type(error) is typer.BadParameter and error.param is not None:
-        return f"{error.param.opts[0]} is {error.message}"
-    message = " ".join(error.format_message().split()).rstrip(".")
-    command = error.ctx.command_path if error.ctx else "wcdas"
-    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
+def _whole_number(text: str | int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}; expected a whole number") from None
+
+
+def _count(text: str | int) -> int:
+    if (count := _whole_number(text)) < 0:
+        raise typer.BadParameter(f"{count}; expected 0 (none) or more")
+    return count
+
+
+def console() -> "Console":
+    """Return where a command prints; the processes of torchrun but for the first are silent."""
+    from rich.console import Console
+
+    quiet, wide = os.environ.get("RANK", "0") != "0", width() is None
+    return Console(soft_wrap=wide, highlight=False, markup=False, emoji=False, quiet=quiet)
+
+
+def width() -> int | None:
+    """Return the width of the terminal; a file or pipe has none to wrap at."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def measured(metrics: dict[str, Any], per_class: bool) -> str:
+    """Return what `wcdas evaluate` says of a run."""
+    from wcdas.evaluation import class_table, result_table
+
+    name = metrics["method"]
+    lines = [f"{metrics['dataset']}: {metrics['test_images']:,} test samples"]
+    if weights := metrics.get("expert_weights"):
+        name += ", experts weighed on the test images"
+        lines += [f"weights of the experts: {', '.join(f'{w:.2f}' for w in weights)}"]
+    lines += [result_table({name: metrics}), facts(metrics)]
+    if per_class:
+        lines += ["", class_table(metrics["per_class"])]
+    return "\n".join(lines)
+
+
+def facts(metrics: dict[str, Any]) -> str:
+    """Return the metrics that the table by groups does not show, in two lines."""
+    from wcdas.evaluation.table import percent
+
+    if not metrics["test_images"]:
+        return "no test samples"
+    temperature, held_out = f"temperature {metrics['temperature']:.2f}", metrics.get("held_out")
+    if held_out is not None:
+        on = f"{held_out:,} image{'s' * (held_out != 1)}"
+        temperature = f"{temperature}, fitted on {on}" if held_out else "no temperature fitted"
+    top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
+    return (
+        f"top-1 {percent(metrics['top1'])}, {top5}balanced "
+        f"{percent(metrics['balanced_accuracy'])}, macro F1 {percent(metrics['macro_f1'])}\n"
+        f"calibration error {percent(metrics['ece'])} ({temperature}), "
+        f"classes never predicted {metrics['never_predicted']}"
+    )

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 from wcdas.deploy import agreement, exporting, output
 from wcdas.errors import WorkError
 
@@ -278,9 +278,9 @@ def test_a_file_is_replaced_only_if_asked(quick_run, tmp_path, refused, form):
 def test_the_command(quick_run, tmp_path, capfd):
     command, out = ["export", str(quick_run.path), "--format", "torch", "--out"], tmp_path / "m.pt2"
     out.touch()
-    assert cli._run([*command, str(out)]) == 2
+    assert usage.run(cli.app, [*command, str(out)]) == 2
     assert "m.pt2 exists; replace it with --overwrite" in capfd.readouterr().err
-    assert cli._run([*command, str(out), "--overwrite"]) == 0
+    assert usage.run(cli.app, [*command, str(out), "--overwrite"]) == 0
     said = rf"{tmp_path}/m\.pt2, agrees with PyTorch to \d?e-\d\d\n"
     assert re.fullmatch(said, capfd.readouterr().out)
 

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def command(capsys):
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         words = ["predict", *map(str, arguments)]
-        return subprocess.CompletedProcess(words, cli._run(words), *capsys.readouterr())
+        return subprocess.CompletedProcess(words, usage.run(cli.app, words), *capsys.readouterr())
 
     return run
 
@@ -85,8 +85,9 @@ def test_a_file_name_that_is_no_text(odd_run, every_kind, tmp_path):
     with open(folder + b"/\xff.jpg", "wb") as file:
         file.write((every_kind / "turned.jpg").read_bytes())
     words = ["predict", str(odd_run.path), str(tmp_path), "--format"]
-    code = "import sys; from wcdas import cli; " + "; ".join(
-        f"assert cli._run([*sys.argv[1:], {form!r}]) == 0" for form in ("text", "csv", "jsonl")
+    code = "import sys; from wcdas import cli, usage; " + "; ".join(
+        f"assert usage.run(cli.app, [*sys.argv[1:], {form!r}]) == 0"
+        for form in ("text", "csv", "jsonl")
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words],

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 
 
 def ask(address: str, body: bytes, **headers: str) -> tuple[int, dict]:
@@ -143,7 +143,7 @@ def test_it_listens_on_this_machine_alone(address):
     ],
 )
 def test_slips(odd_run, capsys, options, said):
-    assert cli._run(["serve", str(odd_run.path), "--port", "0", *options]) == 2
+    assert usage.run(cli.app, ["serve", str(odd_run.path), "--port", "0", *options]) == 2
     out, error = capsys.readouterr()
     assert out == ""
     assert said in error
@@ -155,5 +155,5 @@ def test_a_port_in_use(odd_run, capsys):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert cli._run(["serve", str(odd_run.path), "--port", str(port)]) == 2
+        assert usage.run(cli.app, ["serve", str(odd_run.path), "--port", str(port)]) == 2
     assert capsys.readouterr().err == f"wcdas: port {port} is in use; choose another with --port\n"

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 from wcdas.errors import InputError
 from wcdas.report import advice
 from wcdas.report.advice import RULES, advise
@@ -357,7 +357,7 @@ def test_commands_repeat_the_run_with_one_thing_changed(
         words = shlex.split(command)
         assert words[0] == "wcdas"
         quick = ["--device", "cpu", "--no-report"] if words[1] in ("sweep", "train") else []
-        assert cli._run(words[1:] + quick) == 0
+        assert usage.run(cli.app, words[1:] + quick) == 0
     made = [path.parent for path in tmp_path.rglob("run.toml") if path.parent != run]
     assert bool(made) == ("wcdas train" in said.command or "wcdas sweep" in said.command)
     before, setting = as_written(run), re.search(r"--set ([\w.]+)=", said.command)
@@ -384,7 +384,7 @@ def test_the_baseline_it_asks_for_is_found(own_run, tmp_path):
     page = (run / "report.html").read_text("utf-8")
     command = re.search(r"wcdas train [^<]*--method softmax[^<]*", page)[0]
     for part in html.unescape(command).replace(str(own_run.parent), str(run.parent)).split(" && "):
-        assert cli._run(shlex.split(part)[1:]) == 0
+        assert usage.run(cli.app, shlex.split(part)[1:]) == 0
     page = (run / "report.html").read_text("utf-8")
     told = "But for head and stages of the method it was trained with the same settings."
     assert f"The baseline is a run-softmax, seed 3. {told}" in page

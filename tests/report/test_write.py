@@ -17,7 +17,7 @@ from PIL import Image
 from rich.console import Console
 
 import wcdas
-from wcdas import cli
+from wcdas import cli, usage
 from wcdas.errors import InputError
 from wcdas.report import write_report
 from wcdas.report.baseline import beside_told, differing, find_baseline
@@ -53,7 +53,7 @@ def test_a_run_leaves_page_and_numbers(digits_run):
 
 
 def test_figures_are_written_where_somebody_asks(copy):
-    assert cli._run(["report", str(copy), "--figures"]) == 0
+    assert usage.run(cli.app, ["report", str(copy), "--figures"]) == 0
     page, figures = (copy / "report.html").read_text("utf-8"), copy / "figures"
     assert "the same charts are in figures/." in page
     assert {p.stem for p in figures.glob("*.svg")} == charts_of(page)
@@ -140,7 +140,7 @@ def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys
     settings = ["epochs=20", f"calibration.holdout={holdout}"]
     out = tmp_path / "run"
     words = ["train", str(tmp_path / "x.npy"), "--method", "softmax", "--out", str(out)]
-    assert cli._run([*words, "--device", "cpu", "--set", *settings]) == 0
+    assert usage.run(cli.app, [*words, "--device", "cpu", "--set", *settings]) == 0
     printed, page = capsys.readouterr().out, text_of(out / "report.html")
     metrics = json.loads((out / "metrics.json").read_text())
     value, held_out = f"{metrics['temperature']:.2f}", metrics["held_out"]
@@ -149,12 +149,12 @@ def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys
         assert ("So few do not tell whether they are calibrated." in page) == (held_out < 20)
         fitted = f" (temperature {value}, fitted on {held_out} images), classes never"
         assert fitted in printed
-        assert cli._run(["evaluate", str(out), "--device", "cpu"]) == 0
+        assert usage.run(cli.app, ["evaluate", str(out), "--device", "cpu"]) == 0
         assert f" (temperature {value}), classes never" in capsys.readouterr().out
     else:
         assert "Probabilities as training left them" in page
         assert " (no temperature fitted), classes never" in printed
-    assert cli._run(["evaluate", str(out), "--device", "cpu", "--temperature", "3"]) == 0
+    assert usage.run(cli.app, ["evaluate", str(out), "--device", "cpu", "--temperature", "3"]) == 0
     assert " (temperature 3.00), classes never" in capsys.readouterr().out
 
 
@@ -282,19 +282,19 @@ def test_runs_of_one_method_are_told_apart(digits_run, copy, tmp_path):
 
 def test_the_command(digits_run, copy, tmp_path, capsys):
     (copy / "report.html").unlink()
-    assert cli._run(["report", str(copy)]) == 0
+    assert usage.run(cli.app, ["report", str(copy)]) == 0
     assert capsys.readouterr().out.strip() == str(copy / "report.html")
     both = tmp_path / "both"
-    assert cli._run(["report", str(digits_run.path), str(copy), "--out", str(both)]) == 0
+    assert usage.run(cli.app, ["report", str(digits_run.path), str(copy), "--out", str(both)]) == 0
     assert (both / "report.html").exists()
     capsys.readouterr()
     for runs in ([digits_run.path, copy], [copy]):
         (both / "report.html").write_text("the last one")
         again = ["report", *map(str, runs), "--out", str(both)]
-        assert cli._run(again) == 2
+        assert usage.run(cli.app, again) == 2
         assert "report.html exists; replace it with --overwrite" in capsys.readouterr().err
         assert (both / "report.html").read_text() == "the last one"
-        assert cli._run([*again, "--overwrite"]) == 0
+        assert usage.run(cli.app, [*again, "--overwrite"]) == 0
         assert (both / "report.html").read_text("utf-8").startswith("<!")
 
 
@@ -304,11 +304,11 @@ def test_a_folder_of_runs_is_answered_with_a_command(digits_run, tmp_path, monke
         methods="softmax,crt", seeds=1, settings=SMALL, out="my sweep", device="cpu",
         report=False,
     )  # fmt: skip
-    assert cli._run(["report", str(sweep.path)]) == 2
+    assert usage.run(cli.app, ["report", str(sweep.path)]) == 2
     said = capsys.readouterr().err
     command = "wcdas report 'my sweep/softmax-s0' 'my sweep/crt-s0'"
     assert said == f"wcdas: my sweep is a sweep's folder; expected runs, such as: {command}\n"
-    assert cli._run(shlex.split(command)[1:]) == 0
+    assert usage.run(cli.app, shlex.split(command)[1:]) == 0
     with pytest.raises(InputError, match=r"expected a run's folder, such as my sweep/crt-s0, or"):
         wcdas.load(sweep)
     for name in ("softmax-s0", "crt-s0"):
@@ -328,7 +328,7 @@ def test_bad_input_is_one_line(digits_run, odd_run, copy, tmp_path, capsys):
         "choose another with --out": [digits_run.path, odd_run.path, "--out", copy],
     }
     for words, given in cases.items():
-        assert cli._run(["report", *map(str, given)]) == 2
+        assert usage.run(cli.app, ["report", *map(str, given)]) == 2
         said = capsys.readouterr().err
         assert words in said
         assert said.count("\n") == 1
