@@ -122,7 +122,7 @@ def test_a_comparison_shows_names_as_text(odd_run, odd_softmax, tmp_path):
 def test_a_class_without_test_images(odd_page):
     data = json.loads(odd_page.data)
     untested = data["classes"].index("never tested")
-    columns = {column["title"]: column["values"] for column in data["table"]["columns"]}
+    columns = {column["title"]: column["values"] for column in data["columns"]}
     assert columns["test images"][untested] == 0
     assert columns["accuracy %"][untested] is None
     dots = [c for series in data["charts"]["accuracy"]["series"] for c in series["classes"]]

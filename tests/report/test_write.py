@@ -258,9 +258,9 @@ def test_several_runs_on_one_page(odd_run, odd_softmax, tmp_path, monkeypatch):
     assert page == Path("runs/report-1/report.html")
     text = page.read_text("utf-8")
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    titles = [column["title"] for column in data["table"]["columns"]]
+    titles = [column["title"] for column in data["columns"]]
     assert titles[-3:] == ["softmax %", "wcdas %", "wcdas − softmax"]
-    one, other, change = (column["values"] for column in data["table"]["columns"][-3:])
+    one, other, change = (column["values"] for column in data["columns"][-3:])
     for a, b, c in zip(one, other, change, strict=True):
         assert c is None if a is None else c == pytest.approx(b - a, abs=0.01)
     assert "head.name" in text

@@ -1,6 +1,6 @@
 """The page of a run, and the look of all figures."""
 
-from wcdas.report.style import COLOURS, DIVERGING, HATCHES, LINES, MARKERS, SEQUENTIAL, draw
+from wcdas.report.figures import COLOURS, DIVERGING, HATCHES, LINES, MARKERS, SEQUENTIAL, draw
 from wcdas.report.write import report_on, write_report
 
 __all__ = [

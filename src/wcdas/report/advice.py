@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from wcdas.evaluation.table import percent
 from wcdas.groups import FEW
-from wcdas.report.chart import counted
+from wcdas.report.chart import counted, signed
 from wcdas.report.facts import FAR_BELOW, Facts, Failing
-from wcdas.report.tables import signed
 from wcdas.run.automatic import smaller_batch
 
 NEAR_ZERO = 0.10

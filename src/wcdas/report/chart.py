@@ -61,6 +61,10 @@ def percents(values: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else rounded(100 * value) for value in values]
 
 
+def signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
+
+
 def counted(n: int, one: str, several: str | None = None) -> str:
     """Return a number with its noun: 1 image, 1,000 images."""
     return f"{n:,} {one if n == 1 else several or one + 's'}"

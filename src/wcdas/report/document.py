@@ -13,7 +13,9 @@ from markupsafe import Markup
 
 from wcdas.evaluation.table import percent
 from wcdas.files import write_synced
-from wcdas.report.chart import DARK, LIGHT, Chart, counted
+from wcdas.groups import IN_WORDS
+from wcdas.report.chart import DARK, LIGHT, Chart, counted, signed
+from wcdas.report.figures import write_figures
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIBRARY = "echarts.common.min.js"  # Apache ECharts 6.1.0, Apache-2.0, as published on npm
@@ -40,8 +42,6 @@ def write_document(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if figures:
-        from wcdas.report.figures import write_figures  # slow to import
-
         write_figures(charts.values(), path.parent / "figures")
     drawn: dict[str, Any] = {
         "palettes": {"light": LIGHT, "dark": DARK},
@@ -63,8 +63,19 @@ def _environment() -> Environment:
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters |= {"percent": percent, "counted": counted, "thousands": "{:,}".format}
-    made.globals |= {"file": _file, "scripts": SCRIPTS, "policy": _policy()}
+    made.filters["change"] = _change
+    made.globals |= {"file": _file, "scripts": SCRIPTS, "policy": _policy(), "groups": IN_WORDS}
     return made
+
+
+def _change(value: float | None, before: float | None, more_is_better: bool) -> tuple[str, str]:
+    """Points between two accuracies, and whether the style sheet has them good or bad."""
+    if value is None or before is None:
+        return "–", ""
+    points = 100 * (value - before)
+    if not float(f"{points:.1f}"):
+        return "0.0", ""
+    return signed(points), "good" if (points > 0) == more_is_better else "bad"
 
 
 @cache

@@ -1,6 +1,9 @@
-"""The page of one run."""
+"""The page of one run, and the page that compares several."""
 
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -8,31 +11,32 @@ from wcdas.groups import FEW
 from wcdas.heads import HEADS
 from wcdas.heads.angular import ConcentrationHead
 from wcdas.report.advice import advise
-from wcdas.report.baseline import beside_told, find_baseline
-from wcdas.report.charts import run_charts
+from wcdas.report.baseline import beside_told, differing, find_baseline
+from wcdas.report.chart import percents, rounded
+from wcdas.report.charts import compared_charts, run_charts
 from wcdas.report.document import write_document
 from wcdas.report.facts import MEASURED, facts_of
 from wcdas.report.record import Record
-from wcdas.report.tables import class_table, results
 
 
 def write_page(path: Path, record: Record, figures: bool) -> None:
     """Write the page of a run, beside its linear softmax baseline if there is one."""
     baseline = find_baseline(record)
-    runs = {record.method: record}
+    beside = {"softmax (linear)": baseline} if baseline else {}
     settings = {key: value for key, value in record.run.items() if key != "info"}
+    columns = _first_columns(record) + _run_columns(record)
     write_document(
         path,
         "run.html",
         run_charts(record),
-        {"runs": 1, "classes": record.class_names, "table": class_table(runs)},
+        {"runs": 1, "classes": record.class_names, "columns": columns},
         figures,
         title=f"{record.data} · {record.method}",
         warnings=record.warnings,
+        runs=beside | {record.method: record},
         record=record,
         baseline=baseline,
-        beside="" if baseline is None else beside_told(record, baseline),
-        results=results(runs if baseline is None else {"softmax (linear)": baseline} | runs),
+        beside=beside_told(record, baseline) if baseline else "",
         advice=advise(facts_of(record, baseline)),
         lowest=_lowest_class(record),
         heads_with_rho=[
@@ -43,8 +47,83 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
     )
 
 
+def write_comparison(path: Path, records: Sequence[Record], figures: bool) -> None:
+    """Write one page about several runs, the first of which the others are compared with."""
+    runs = told_apart(records)
+    classes = [(record.class_names, record.class_counts) for record in records]
+    same_classes = all(one == classes[0] for one in classes)
+    columns = _first_columns(records[0]) + (_compared_columns(runs) if same_classes else [])
+    write_document(
+        path,
+        "comparison.html",
+        compared_charts(runs, same_classes),
+        {"runs": len(runs), "classes": records[0].class_names, "columns": columns},
+        figures,
+        title=f"{' · '.join(dict.fromkeys(r.data for r in records))}: {', '.join(runs)}",
+        warnings=[f"{name}: {text}" for name, run in runs.items() for text in run.warnings],
+        runs=runs,
+        same_data=len({record.run["info"]["fingerprint"] for record in records}) == 1,
+        same_classes=same_classes,
+        settings=differing(records),
+        this_page=f"wcdas report {shlex.join(str(record.folder) for record in records)}",
+    )
+
+
+def told_apart(records: Sequence[Record]) -> dict[str, Record]:
+    """Return the runs by method; with seeds, data or folders where these are not enough."""
+    candidates = (
+        [r.method for r in records],
+        [f"{r.method}, seed {r.seed}" for r in records],
+        [f"{r.method}, {r.data}" for r in records],
+        [r.folder.name for r in records],
+        [str(r.folder) for r in records],
+    )
+    labels = next(labels for labels in candidates if len(set(labels)) == len(labels))
+    return dict(zip(labels, records, strict=True))
+
+
 def _lowest_class(record: Record) -> tuple[float, str] | None:
     """The accuracy and the name of the worst of the classes that have enough test images."""
     tested = zip(record.accuracy, record.class_names, record.test_counts, strict=True)
     measured = [(a, name) for a, name, n in tested if a is not None and n >= MEASURED]
     return min(measured, default=None)
+
+
+def _first_columns(record: Record) -> list[dict[str, Any]]:
+    """The table of classes begins with what every page knows of them."""
+    return [
+        _column("class", "text", record.class_names),
+        _column("group", "text", record.class_groups),
+        _column("training images", "count", record.class_counts),
+        _column("test images", "count", record.test_counts),
+    ]
+
+
+def _run_columns(record: Record) -> list[dict[str, Any]]:
+    rows, rho = record.metrics["per_class"], record.measured["rho"]
+    index = {name: i for i, name in enumerate(record.class_names)}
+    confused = [row["most_confused_with"] for row in rows]
+    columns = [
+        _column("accuracy %", "percent", percents(record.accuracy)),
+        _column("precision %", "percent", percents([row["precision"] for row in rows])),
+    ]
+    if rho is not None:
+        columns.append(_column("ρ", "rho", [rounded(value) for value in rho]))
+    taken = [None if name is None else index[str(name)] for name in confused]
+    return [*columns, _column("most taken for", "class", taken)]
+
+
+def _compared_columns(runs: Mapping[str, Record]) -> list[dict[str, Any]]:
+    """The accuracies beside each other, then how far each run is from the first."""
+    accuracies = {label: percents(run.accuracy) for label, run in runs.items()}
+    columns = [_column(f"{label} %", "percent", values) for label, values in accuracies.items()]
+    first, *others = accuracies
+    for label in others:
+        pairs = zip(accuracies[first], accuracies[label], strict=True)
+        changes = [None if a is None or b is None else rounded(b - a) for a, b in pairs]
+        columns.append(_column(f"{label} − {first}", "change", changes))
+    return columns
+
+
+def _column(title: str, kind: str, values: Sequence[Any]) -> dict[str, Any]:
+    return {"title": title, "kind": kind, "values": values}

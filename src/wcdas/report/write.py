@@ -13,9 +13,8 @@ from wcdas.deploy.output import check_new
 from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.heads import Head
-from wcdas.report.comparison import write_comparison
 from wcdas.report.measure import measure
-from wcdas.report.page import write_page
+from wcdas.report.page import write_comparison, write_page
 from wcdas.report.record import Record, read_record, write_measured
 from wcdas.run.folder import RunFolder, finished_runs, next_folder
 from wcdas.sweeps.folder import SweepFolder, again

@@ -75,7 +75,7 @@
       if (series.notes) line(series.notes[index]);
       else {
         if (data.runs > 1) line(series.name);
-        for (const column of data.table.columns.slice(1)) line(`${column.title}: ${cell(column, of)}`);
+        for (const column of data.columns.slice(1)) line(`${column.title}: ${cell(column, of)}`);
       }
     } else {
       box.append(element("strong", series.name));
@@ -231,10 +231,10 @@
   const place = document.querySelector("[data-table]");
   if (place) {
     const size = 50;
-    const { columns } = data.table;
+    const { columns } = data;
     const all = data.classes.map((_, i) => i);
     const lower = data.classes.map((name) => name.toLowerCase());
-    let order = { column: data.table.sort[0], down: data.table.sort[1] };
+    let order = { column: columns.findIndex((column) => column.title === "training images"), down: false };
     let rows = all;
     let page = 0;
     const body = place.querySelector("tbody");

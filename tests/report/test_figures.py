@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib as mpl
 
-from wcdas.report.style import draw
+from wcdas.report import draw
 
 
 def test_figures_of_several_threads_are_those_of_one(tmp_path):
