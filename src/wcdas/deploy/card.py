@@ -37,7 +37,7 @@ def model_card(
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"text": escaped, "number": "{:,}".format, "percent": percent}
+    environment.filters |= {"text": escaped, "thousands": "{:,}".format, "percent": percent}
     return environment.get_template("card.md").render(
         header=_header(model.info, metrics, "timm" if timm_gives else "wcdas"),
         info=model.info,

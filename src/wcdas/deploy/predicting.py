@@ -20,6 +20,7 @@ from torch import Tensor
 
 from wcdas.data.classes import natural
 from wcdas.data.images import extensions
+from wcdas.data.sources.folder import visible_files
 from wcdas.deploy.answers import DIGITS, Answer, Answerer, check_wanted
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.output import check_file
@@ -171,11 +172,8 @@ def _inside(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    found = []
-    for place, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        shown = [Path(place, name) for name in names if not name.startswith(".")]
-        found += [path for path in shown if path.suffix.lower() in extensions()]
+    files = visible_files(folder, refuse)
+    found = [path for path in files if path.suffix.lower() in extensions()]
     if not found:
         raise InputError(f"the folder {folder} holds no images; expected files such as 1.jpg")
     return sorted(found, key=lambda path: natural(str(path)))

@@ -6,6 +6,7 @@ dropped.
 """
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -57,18 +58,20 @@ def scan(folder: Path) -> tuple[dict[str, list[Path]], int]:
     found: dict[str, list[Path]] = {}
     others = 0
     for class_folder in _subfolders(folder):
-        images = []
-        for place, folders, names in os.walk(class_folder):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            for name in names:
-                if name.startswith("."):
-                    continue
-                if Path(name).suffix.lower() in extensions():
-                    images.append(Path(place, name))
-                else:
-                    others += 1
+        files = list(visible_files(class_folder))
+        images = [path for path in files if path.suffix.lower() in extensions()]
+        others += len(files) - len(images)
         found[class_folder.name] = sorted(images, key=lambda path: natural(str(path)))
     return found, others
+
+
+def visible_files(
+    folder: Path, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[Path]:
+    """The files below a folder, without hidden ones and those of hidden folders."""
+    for inside, folders, names in os.walk(folder, onerror=onerror):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(inside, name) for name in names if not name.startswith("."))
 
 
 def _class_names(
