@@ -1,4 +1,4 @@
-"""What a loss is taken against, and what becomes of the losses of a batch."""
+"""Targets, against which a loss is taken, and the reduction of the losses of a batch."""
 
 from collections.abc import Callable
 from typing import NamedTuple

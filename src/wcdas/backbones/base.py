@@ -1,4 +1,4 @@
-"""What every backbone offers; the one that does nothing, and the one with several ends."""
+"""The base of all backbones, the one that does nothing, and the one with several ends."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -88,7 +88,7 @@ class Branch(Backbone):
 
     @torch.no_grad()
     def started_from(self, source: nn.Module | None) -> Self:
-        """With the weights of the same layers, narrower ones with those of the first channels."""
+        """Take the weights of the same layers, narrower ones those of the first channels."""
         given = {} if source is None else source.state_dict()
         for name, own in self.layers.state_dict().items():
             if name in given:

@@ -82,7 +82,7 @@ class TimmBackbone(Backbone):
         return self.network.forward_head(feature_map, pre_logits=True)
 
     def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
-        """Of a ResNet the first two stages are shared, an expert has the third and the fourth."""
+        """The first two stages of a ResNet are shared, an expert has the third and the fourth."""
         import timm
         from timm.models.resnet import ResNet
 

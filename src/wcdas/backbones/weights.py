@@ -83,7 +83,7 @@ def unwrap(given: dict[str, Tensor]) -> dict[str, Tensor]:
 def differences(
     given: Mapping[str, Tensor], expected: Mapping[str, Tensor], classifiers: tuple[str, ...]
 ) -> list[str]:
-    """What keeps `given` from being loaded as `expected`, one short phrase each."""
+    """The reasons why `given` cannot be loaded as `expected`, one short phrase each."""
     wrong = [
         f"{name} is missing"
         for name in expected
@@ -148,7 +148,7 @@ def pretrained_file(name: str, config: Any) -> str:
 
 
 def answers(url: str, seconds: float = SECONDS) -> bool:
-    """Whether a server says anything at all to one request, name lookup included, in that time."""
+    """Tell whether a server says anything to one request, name lookup included, in that time."""
     answered = threading.Event()
 
     def ask() -> None:

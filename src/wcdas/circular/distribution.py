@@ -1,4 +1,4 @@
-"""What every symmetric unimodal distribution on the circle shares."""
+"""The base of the symmetric unimodal distributions on the circle."""
 
 import math
 from typing import Any, ClassVar, Self

@@ -134,7 +134,7 @@ class AngularHead(Head):
         return u * (F.softplus(k * self.w_scale.squeeze(0)) + 1)
 
     def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
-        """What the scale multiplies, as a function of cos θ."""
+        """The factor beside the scale, as a function of cos θ."""
         raise NotImplementedError
 
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:

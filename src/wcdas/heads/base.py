@@ -1,7 +1,7 @@
-"""What every head shares: features in, logits out, softmax cross-entropy on them."""
+"""The base of all heads: features in, logits out, softmax cross-entropy on them."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -25,11 +25,13 @@ class Head(nn.Module):
     A head with margins applies them only when labels are given; prediction needs none. It computes
     in float32, or in float64 for float64 features, also under autocast.
 
-    `has_margin` says that the loss is taken of other logits than `forward` gives without labels;
-    `concentration_names` are the parameters that may have a weight decay of their own.
+    `has_margin` says that the loss is taken of other logits than `forward` gives without labels,
+    `needs_linear` that the head is made of a trained linear one, and `concentration_names` are the
+    parameters that may have a weight decay of their own.
     """
 
     has_margin: bool = False
+    needs_linear: bool = False
     concentration_names: tuple[str, ...] = ()
 
     def __init__(self, in_features: int, num_classes: int) -> None:
@@ -40,6 +42,14 @@ class Head(nn.Module):
         self.num_classes = int(num_classes)
         self.weight = nn.Parameter(torch.empty(num_classes, in_features))
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # as nn.Linear does
+
+    @classmethod
+    def from_head(cls, trained: "Head") -> Self:
+        """A head of this kind that goes on with the weights of another."""
+        head = cls(trained.in_features, trained.num_classes).to(trained.weight.device)
+        with torch.no_grad():
+            head.weight.copy_(trained.weight)
+        return head
 
     def cosine(self, x: Tensor) -> Tensor:
         """cos θ_j = x·w_j / (‖x‖‖w_j‖)."""

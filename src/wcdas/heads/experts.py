@@ -114,7 +114,7 @@ class RoutedExpertsHead(ExpertsHead):
             return torch.stack(said)
 
     def experts_used(self, features: Tensor) -> Tensor:
-        """How many experts each sample needs, (batch,)."""
+        """The number of experts each sample needs, (batch,)."""
         means = self.means(self.expert_logits(features))
         return 1 + self._goes_on(self.calls(features, means)).sum(0)
 
@@ -126,7 +126,7 @@ class RoutedExpertsHead(ExpertsHead):
         return z
 
     def _goes_on(self, calls: Tensor) -> Tensor:
-        """Whether an expert is asked after the first 1, 2, …: once stopped, none is."""
+        """Tell whether an expert is asked after the first 1, 2, …: once stopped, none is."""
         wanted = calls > self.threshold
         for k in range(1, len(wanted)):
             wanted[k] &= wanted[k - 1]

@@ -56,7 +56,7 @@ class GaussianAffinityHead(Head):
 
     @property
     def prototypes(self) -> Tensor:
-        """Of every class, (num_classes, prototypes, in_features)."""
+        """The prototypes of every class, (num_classes, prototypes, in_features)."""
         first = self.weight.unsqueeze(1)
         return first if self.others is None else torch.cat([first, self.others], 1)
 

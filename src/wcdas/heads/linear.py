@@ -41,6 +41,14 @@ class LinearHead(Head):
 class RescaledHead(LinearHead):
     """A trained linear head with other lengths of its classes' weights."""
 
+    needs_linear = True
+
+    @classmethod
+    def from_head(cls, trained: Head) -> Self:
+        if isinstance(trained, LinearHead):
+            return cls.from_linear(trained)
+        return super().from_head(trained)
+
     @classmethod
     def from_linear(cls, linear: LinearHead | nn.Linear, *args: Any, **options: Any) -> Self:
         """The head for the weights of a trained classifier, as its logits use them."""

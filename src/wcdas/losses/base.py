@@ -1,4 +1,4 @@
-"""What every loss shares: checks, float32 arithmetic, label smoothing and reduction."""
+"""The base of all losses: checks, float32 arithmetic, label smoothing and reduction."""
 
 from typing import Any
 

@@ -59,7 +59,7 @@ _SHIPPED = dict(METHODS)
 
 
 def is_shipped(name: str) -> bool:
-    """Whether a name means the same in every process: no script has registered another method."""
+    """Tell whether a name is the same in every process: no script registered another method."""
     return METHODS[name] is _SHIPPED.get(name)
 
 

@@ -1,14 +1,12 @@
 """A classifier is a backbone and a head."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
-from wcdas.heads import HEADS, Head, LinearHead, create_head
-from wcdas.heads.linear import RescaledHead
+from wcdas.heads import HEADS, Head, create_head
 
 
 class Classifier(nn.Module):
@@ -25,7 +23,7 @@ class Classifier(nn.Module):
         self.auxiliary = auxiliary
 
     def features(self, inputs: Tensor) -> Tensor:
-        """What the head is given, (N, d)."""
+        """The input of the head, (N, d)."""
         return self.backbone(inputs)
 
     def forward(self, inputs: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -36,17 +34,7 @@ def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any])
     """The head of the next stage: the same, a fresh one, or another built from its weights."""
     if wanted == "keep":
         return previous
-    sizes = previous.in_features, previous.num_classes
     if wanted == "fresh":
-        return create_head(own, *sizes, **options).to(previous.weight.device)
-    if from_linear(wanted) and isinstance(previous, LinearHead):
-        return cast(type[RescaledHead], HEADS[wanted]).from_linear(previous)
-    head = create_head(wanted, *sizes).to(previous.weight.device)
-    with torch.no_grad():
-        head.weight.copy_(previous.weight)
-    return head
-
-
-def from_linear(name: str) -> bool:
-    """Whether heads of a name are made of a trained linear one."""
-    return issubclass(HEADS.get(name, Head), RescaledHead)
+        head = create_head(own, previous.in_features, previous.num_classes, **options)
+        return head.to(previous.weight.device)
+    return HEADS[wanted].from_head(previous)

@@ -1,4 +1,4 @@
-"""What the methods share that contrast images with each other: projection, and momentum contrast.
+"""The shared parts of methods that contrast images: a projection, and momentum contrast.
 
 Keys come from an encoder that follows the trained one, and a queue keeps them: K. He et al.,
 "Momentum Contrast for Unsupervised Visual Representation Learning", 2020 (arXiv:1911.05722).

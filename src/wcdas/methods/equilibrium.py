@@ -22,13 +22,7 @@ from wcdas import processes
 from wcdas.errors import InputError, explained
 from wcdas.losses.equilibrium import EquilibriumLoss
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import (
-    Method,
-    Parts,
-    StepBatch,
-    StepState,
-    two_stages,
-)
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, two_stages
 
 
 class FeatureMemory(nn.Module):

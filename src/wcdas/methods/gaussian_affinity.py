@@ -15,14 +15,7 @@ from wcdas.heads.functional.arithmetic import full_precision
 from wcdas.heads.gaussian_affinity import GaussianAffinityHead
 from wcdas.losses.affinity import diversity
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import (
-    Method,
-    Parts,
-    StepBatch,
-    StepState,
-    one_stage,
-    plain_model,
-)
+from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage, plain_model
 
 
 def build_model(parts: Parts) -> Classifier:

@@ -59,7 +59,7 @@ class WeightNet(nn.Module):
         return v / processes.mean(v.sum()).clamp_min(torch.finfo(v.dtype).tiny)
 
     def gradient(self, losses: Tensor, change: Tensor) -> list[Tensor]:
-        """By the MLP's parameters, of Σ_i v_i c_i / Σ_i v_i: v before division, c the `change`."""
+        """The gradient of Σ_i v_i c_i / Σ_i v_i by the MLP's parameters, c the `change`."""
         theta = {name: p.detach().requires_grad_() for name, p in self.mlp.named_parameters()}
         v = functional_call(self.mlp, theta, (losses.detach().unsqueeze(1),)).squeeze(1)
         fixed = v.detach()

@@ -1,4 +1,4 @@
-"""What a method is: a head, the stages that train it, and hooks for what stages cannot say."""
+"""A method is a head, the stages that train it, and hooks for what stages cannot say."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ NOTHING: Table = {}
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model is built from, in training and again when its file is loaded.
+    """The parts of a model, in training and again when its file is loaded.
 
     Args:
         backbone: images → features.
@@ -51,7 +51,7 @@ class StepBatch(NamedTuple):
 
 @dataclass
 class StepState:
-    """Where training is, and the two things most steps are made of.
+    """The place in training, and the two things most steps are made of.
 
     Args:
         stage: its name.
@@ -79,7 +79,7 @@ class StepState:
 
 @dataclass(frozen=True)
 class StageStart:
-    """What a stage may look at when it begins.
+    """The facts that a stage may look at when it begins.
 
     Args:
         stage: its name.

@@ -16,14 +16,7 @@ from wcdas.backbones.base import Backbone, Identity
 from wcdas.heads.functional.arithmetic import full_precision, matmul
 from wcdas.heads.oltr import OLTRHead, Switch
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import (
-    Method,
-    Parts,
-    StageStart,
-    StepBatch,
-    StepState,
-    two_stages,
-)
+from wcdas.methods.method import Method, Parts, StageStart, StepBatch, StepState, two_stages
 from wcdas.targets import MixedLabels, loss_of
 
 

@@ -12,12 +12,7 @@ from wcdas.checks import as_class_counts, check_from_zero, check_positive
 from wcdas.errors import InputError
 from wcdas.heads.functional.arithmetic import matmul
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.contrastive import (
-    EMPTY,
-    MomentumContrast,
-    check_backbone,
-    projection,
-)
+from wcdas.methods.contrastive import EMPTY, MomentumContrast, check_backbone, projection
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 from wcdas.processes import of_all
 

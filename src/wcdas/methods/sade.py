@@ -38,7 +38,7 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
 
 
 def log_priors(class_counts: Tensor, inverse: float) -> Tensor:
-    """What is added to each expert's logits in the loss, (experts, classes).
+    """The log priors that the loss adds to each expert's logits, (experts, classes).
 
     0 (softmax), log π (balanced softmax) and log π − λ log π̄ (inverse softmax), where the
     frequencies π̄ are those of π in reverse: the rarest class has that of the most frequent one.

@@ -6,9 +6,8 @@ from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.samplers import SAMPLERS, Sampler, create_sampler, whole_batches
 from wcdas.errors import InputError, explained, unknown
-from wcdas.heads import create_head
+from wcdas.heads import HEADS, create_head
 from wcdas.losses import LOSSES, create_loss
-from wcdas.methods.classifier import from_linear
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.run.spec import Config, Stage
@@ -54,7 +53,8 @@ def check_stages(
                     "expected 'all' or 'classifier'"
                 )
             _check_set_head(name, stage, config.method, method)
-            if from_linear(stage.head) and config.head["name"] != "linear":
+            linear = stage.head in HEADS and HEADS[stage.head].needs_linear
+            if linear and config.head["name"] != "linear":
                 raise InputError(
                     f"head is {stage.head!r}, which is built from a linear one, but head.name is "
                     f"{config.head['name']!r}; expected 'linear'"

@@ -94,7 +94,7 @@ def map_dtype(images: Tensor) -> torch.dtype:
 
 
 def fits(convolution: nn.Conv2d, norm: nn.BatchNorm2d, images: Tensor) -> bool:
-    """Whether there is a kernel for these two."""
+    """Tell whether there is a kernel for these two."""
     return (
         type(convolution) is nn.Conv2d
         and type(norm) is nn.BatchNorm2d

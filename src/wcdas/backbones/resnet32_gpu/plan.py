@@ -63,7 +63,7 @@ class Layer:
 
     @property
     def rows(self) -> int:
-        """Of a tile of the output."""
+        """The rows of a tile of the output."""
         return tile_rows(self.out_size, PLACES[self.channels], self.stride, self.depth)
 
     @property
@@ -73,7 +73,7 @@ class Layer:
 
     @property
     def in_rows(self) -> int:
-        """Of a tile of the input, for its gradient."""
+        """The rows of a tile of the input, for its gradient."""
         size = (self.height, self.width)
         return tile_rows(size, PLACES[self.in_channels], 1, self.channels)
 

@@ -52,7 +52,7 @@ def of_classes(
 
 
 class _Density:
-    """What s·f(ρ, θ) and its derivatives need of some classes."""
+    """The terms of s·f(ρ, θ) and its derivatives, for some classes."""
 
     def __init__(self, w_rho: Tensor, scale: Tensor) -> None:
         self.rho, self.q, self.scale = w_rho.sigmoid(), (-w_rho).sigmoid(), scale

@@ -29,7 +29,7 @@ def target_u(x: Tensor, x_norm: Tensor, w_y: Tensor, w_y_norm: Tensor) -> Tensor
 
 
 class Parts(NamedTuple):
-    """What the loss of every sample is made of, each (batch,)."""
+    """The parts of the loss of every sample, each (batch,)."""
 
     negatives: Tensor  # lse_{j≠y} z_j
     target: Tensor  # z_y
