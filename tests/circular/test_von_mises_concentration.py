@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.func import grad, vmap
 
 from wcdas.circular import concentration_from_variance
-from wcdas.circular.von_mises_concentration import circular_variance
+from wcdas.circular.von_mises import circular_variance
 
 mpmath = pytest.importorskip("mpmath")
 

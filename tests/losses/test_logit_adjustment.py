@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from wcdas.losses import LogitAdjustmentLoss
+from wcdas.losses import BalancedSoftmaxLoss, LogitAdjustmentLoss
 
 
 @pytest.mark.parametrize("tau", [0.3, 1.0, 2.0])
@@ -35,3 +35,20 @@ def test_bayes_optimal_logits_are_balanced():
 def test_bad_tau(class_counts):
     with pytest.raises(ValueError, match="tau is -1; expected a number of at least 0"):
         LogitAdjustmentLoss(class_counts, tau=-1)
+
+
+def test_definition_of_the_balanced_softmax(class_counts, logits, labels):
+    p = np.array(class_counts) * np.exp(logits.numpy())
+    p /= p.sum(axis=1, keepdims=True)
+    expected = -np.log(p[np.arange(8), labels.numpy()]).mean()
+    np.testing.assert_allclose(
+        BalancedSoftmaxLoss(class_counts)(logits, labels).item(), expected, rtol=1e-12
+    )
+
+
+def test_the_balanced_softmax_is_logit_adjustment_with_tau_one(class_counts, logits, soft_targets):
+    options = {"label_smoothing": 0.1, "reduction": "none"}
+    torch.testing.assert_close(
+        BalancedSoftmaxLoss(class_counts, **options)(logits, soft_targets),
+        LogitAdjustmentLoss(class_counts, tau=1.0, **options)(logits, soft_targets),
+    )

@@ -9,8 +9,7 @@ broadcast, and everything is differentiable in the precision of the parameters.
 from wcdas.circular.distribution import CircularDistribution
 from wcdas.circular.least_squares import least_square_error
 from wcdas.circular.mixture import Mixture
-from wcdas.circular.von_mises import VonMises
-from wcdas.circular.von_mises_concentration import concentration_from_variance
+from wcdas.circular.von_mises import VonMises, concentration_from_variance
 from wcdas.circular.wrapped_cauchy import WrappedCauchy
 from wcdas.circular.wrapped_normal import WrappedNormal
 from wcdas.circular.wrapped_stable import SymmetricWrappedStable

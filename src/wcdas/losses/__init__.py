@@ -1,4 +1,4 @@
-"""Losses: `loss(logits, labels)`, one class a file."""
+"""Losses: `loss(logits, labels)`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,6 @@ from torch import Tensor
 
 from wcdas.checks import create
 from wcdas.losses.affinity import AffinityLoss
-from wcdas.losses.balanced_softmax import BalancedSoftmaxLoss
 from wcdas.losses.base import ClassificationLoss, Loss
 from wcdas.losses.center import CenterLoss
 from wcdas.losses.class_balanced import ClassBalancedLoss, class_balanced_weights
@@ -16,7 +15,7 @@ from wcdas.losses.equalization import EqualizationLoss
 from wcdas.losses.equilibrium import EquilibriumLoss
 from wcdas.losses.focal import FocalLoss
 from wcdas.losses.ldam import LDAMLoss
-from wcdas.losses.logit_adjustment import LogitAdjustmentLoss
+from wcdas.losses.logit_adjustment import BalancedSoftmaxLoss, LogitAdjustmentLoss
 from wcdas.losses.supervised_contrastive import SupervisedContrastiveLoss
 
 __all__ = [
