@@ -12,13 +12,13 @@ from wcdas.errors import InputError
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
-    """A sort key that puts class 2 before class 10."""
+    """Return a sort key that puts class 2 before class 10."""
     parts = re.split(r"([0-9]+)", name.casefold())
     return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
 
 
 def read_class_names(path: str | Path) -> list[str]:
-    """The names in a text file, one a line in the order of the labels."""
+    """Return the names in a text file, one a line in the order of the labels."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -52,7 +52,7 @@ def check_class_names(names: Sequence[str]) -> None:
 def encode_labels(
     values: Sequence[int] | Sequence[str], class_names: Sequence[str] | None, source: str
 ) -> tuple[Tensor, list[str]]:
-    """Labels as int64 and the names of their classes.
+    """Return labels as int64 and the names of their classes.
 
     Names become numbers in natural order (or that of `class_names`), numbers keep their meaning.
     """
@@ -89,7 +89,7 @@ def check_range(labels: Tensor, num_classes: int | None, source: str) -> None:
 
 
 def check_gaps(labels: Tensor, class_names: Sequence[str], source: str) -> None:
-    """Refuse classes between 0 and C − 1 that no training sample has."""
+    """Refuse classes between 0 and C − 1 that no training image has."""
     counts = torch.bincount(labels, minlength=len(class_names))
     missing = (counts == 0).nonzero().flatten().tolist()
     if missing:
@@ -101,6 +101,6 @@ def check_gaps(labels: Tensor, class_names: Sequence[str], source: str) -> None:
 
 
 def some(items: Iterable[object], at_most: int = 5) -> str:
-    """The first few of many, for one line of text."""
+    """Return the first few of many, for one line of text."""
     items = list(items)
     return ", ".join(map(str, items[:at_most])) + (", …" if len(items) > at_most else "")

@@ -82,7 +82,7 @@ class StoredImages(Split):
         raise NotImplementedError
 
     def check(self, index: int) -> Header:
-        """The header of an image that was decoded once; an InputError says why it cannot be."""
+        """Decode an image once and return its header; an InputError says why it cannot be."""
         raise NotImplementedError
 
 

@@ -51,7 +51,7 @@ def summary(class_counts: Tensor) -> LongTailSummary:
 
 
 def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
-    """The long tail of a dataset, and its warnings; if asked, with a line for every bad image."""
+    """Describe the long tail of a dataset and its warnings; if asked, every bad image."""
     tail = summary(dataset.class_counts)
     short = skipped_warning(dataset.bad)
     if every_bad and short:
@@ -71,7 +71,7 @@ def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
 
 
 def duplicates(dataset: Dataset) -> Iterator[str]:
-    """Test samples that are in the training set too, byte for byte."""
+    """Yield lines on test images that are in the training set too, byte for byte."""
     noun = dataset.test.noun
     trained = {digest: i for i, digest in enumerate(_digests(dataset.train))}
     same = [(trained[d], i) for i, d in enumerate(_digests(dataset.test)) if d in trained]

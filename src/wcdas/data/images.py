@@ -40,14 +40,14 @@ class Header(NamedTuple):
 
 @cache
 def formats() -> tuple[str, ...]:
-    """The image formats that are read, as PIL calls them."""
+    """Return the image formats that are read, as PIL calls them."""
     Image.init()
     return tuple(name for name in Image.OPEN if name not in REFUSED_FORMATS)
 
 
 @cache
 def extensions() -> frozenset[str]:
-    """The file extensions of images, in lower case with their dot."""
+    """Return the file extensions of images, in lower case with their dot."""
     known = Image.registered_extensions()
     return frozenset(extension for extension, name in known.items() if name in formats())
 
@@ -68,7 +68,7 @@ def check_image(source: Path | Encoded, name: str | None = None) -> Header:
 
 
 def open_image(source: Path | Encoded, channels: int, name: str | None = None) -> Image.Image:
-    """The image upright, in mode L for one channel and RGB for three.
+    """Return the image upright, in mode L for one channel and RGB for three.
 
     Raises:
         InputError: the image is unreadable, truncated or too large; the message names it.
@@ -81,7 +81,7 @@ def open_image(source: Path | Encoded, channels: int, name: str | None = None) -
 
 
 def as_mode(image: Image.Image, channels: int) -> Image.Image:
-    """An opened image upright, in mode L for one channel and RGB for three."""
+    """Return an opened image upright, in mode L for one channel and RGB for three."""
     # The pixels are decoded already: only the EXIF block may be damaged.
     with suppress(Exception):
         image = ImageOps.exif_transpose(image)
@@ -130,7 +130,7 @@ def _readable(called: str) -> Iterator[None]:
 
 
 def evaluation_square(image: Image.Image, size: int) -> Image.Image:
-    """The whole image at small sizes; else the central square of 224/256 of the shorter side.
+    """Cut the central square of 224/256 of the shorter side, or take all of it at small sizes.
 
     That is the usual resize to 256 and crop of 224 in one step, so that a long thin image never
     becomes a huge one.
@@ -152,12 +152,12 @@ def training_square(image: Image.Image, size: int, key: int, position: int) -> I
 
 
 def to_pixels(image: Image.Image) -> Tensor:
-    """An image in mode L or RGB as uint8 (C, H, W)."""
+    """Return an image in mode L or RGB as uint8 (C, H, W)."""
     pixels: Tensor = tv.pil_to_tensor(image)
     return pixels
 
 
 def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
-    """A random box (top, left, height, width) of 8 to 100 % of the area for each position."""
+    """Draw a box (top, left, height, width) of 8 to 100 % of the area for each position."""
     u = rng.uniform_double(key, positions, 4 * TRIES)
     return crop_boxes(u, height, width, SCALE)

@@ -52,7 +52,7 @@ class Resident:
         self.values = values.to(device)
 
     def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
-        """The inputs at indices on the device; with a key, each cut by RandomResizedCrop."""
+        """Return the inputs at indices on the device; with a key, each cut by RandomResizedCrop."""
         inputs = self.values[indices]
         if crop_key is None:
             return inputs
@@ -61,7 +61,7 @@ class Resident:
         return resized_crop(inputs, boxes, width)
 
     def read(self, draws: list[Draw]) -> Iterator[tuple[Tensor, Draw]]:
-        """The inputs of one draw after another, and the draw, on the device."""
+        """Return the inputs of one draw after another, and the draw, on the device."""
         for draw in draws:
             there = draw.to(self.values.device)
             yield self.values[there.indices], there
@@ -102,7 +102,7 @@ class DecodedImages:
         )
 
     def read(self, draws: list[Draw], crop_key: int | None = None) -> Iterator[tuple[Tensor, Draw]]:
-        """The inputs of one draw after another, and the draw, on the device.
+        """Return the inputs of one draw after another, and the draw, on the device.
 
         With a key, each image is cut by RandomResizedCrop.
         """
@@ -161,7 +161,7 @@ def _ignore_interrupt(worker: int) -> None:
 
 
 def fit(pixels: Tensor, size: int, channels: int) -> Tensor:
-    """Images in one tensor, brought to the channels and the size that a model takes."""
+    """Return images in one tensor, brought to the channels and the size that a model takes."""
     if pixels.shape[1] != channels:
         pixels = pixels.expand(-1, 3, -1, -1) if channels == 3 else tv.rgb_to_grayscale(pixels)
     if tuple(pixels.shape[-2:]) == (size, size):

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """What training and evaluation share: a source, its labels, and the normalisation.
+    """The base of both loaders: inputs, their labels, and the normalisation.
 
     Inputs are float32, (pixel / 255 − mean) / std; feature vectors are handed out as they are.
     """
@@ -160,7 +160,7 @@ class TrainLoader(Loader):
         self.images[: len(images)] = images
 
     def batch(self) -> Batch:
-        """The next batch of the plan."""
+        """Return the next batch of the plan."""
         assert self.plan is not None
         assert isinstance(self.source, Resident)
         draw = Draw(*(column.index_select(0, self.counter).squeeze(0) for column in self.plan))
@@ -197,7 +197,7 @@ class EvalLoader(Loader):
 def channel_statistics(
     split: Split, channels: int, size: int, workers: int = 0
 ) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of every channel, in 0 … 1, for the normalisation.
+    """Return mean and standard deviation of every channel, in 0 … 1, for the normalisation.
 
     Taken from all images of an array, and from at most 2,000 decoded images, evenly spaced.
     Feature vectors have none. A channel of one single level gets a standard deviation of 1.

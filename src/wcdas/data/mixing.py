@@ -89,13 +89,13 @@ class Mixing:
         return share, partner, [top, bottom, left, right], True
 
     def _inside(self, step: Tensor) -> Tensor:
-        """Where the box of a step is, (height, width)."""
+        """Return where the box of a step is, (height, width)."""
         top, bottom, left, right = self.boxes.index_select(0, step).squeeze(0).unbind()
         y, x = (torch.arange(length, device=step.device) for length in self.shape[-2:])
         return ((y >= top) & (y < bottom))[:, None] & (x >= left) & (x < right)
 
 
 def _side(length: int, lam: float, u: float) -> tuple[int, int]:
-    """Where a box of √(1 − λ) of the length begins and ends, clipped, round a random centre."""
+    """Return the ends of a box of √(1 − λ) of the length round a random centre, clipped."""
     centre, half = int(u * length), int(length * (1 - lam) ** 0.5) // 2
     return max(centre - half, 0), min(centre + half, length)

@@ -177,7 +177,7 @@ KINDS = {
 
 
 def crop_boxes(u: Tensor, height: int, width: int, scale: tuple[float, float]) -> Tensor:
-    """Boxes (top, left, height, width), int64 (B, 4), from u (B, 4·TRIES) in [0, 1).
+    """Return boxes (top, left, height, width), int64 (B, 4), from u (B, 4·TRIES) in [0, 1).
 
     Inception's crop as torchvision draws it: an area of `scale` of the image and a ratio of sides
     from 3/4 to 4/3; the first try that fits, else the largest central box with a ratio in range.

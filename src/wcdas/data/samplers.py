@@ -45,7 +45,7 @@ class Sampler:
         raise NotImplementedError(f"{type(self).__name__} does not define sequence()")
 
     def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
-        """The share of every class in the draws of an epoch, float64 (C,) that sums to one."""
+        """Return the share of each class in the draws of an epoch, float64 (C,) of sum one."""
         return self.class_counts.double() / len(self.labels)
 
 
@@ -310,7 +310,7 @@ def list_samplers() -> list[str]:
 
 
 def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Tensor]:
-    """The global batches of a sequence; what does not fill the last one is left out.
+    """Return the global batches of a sequence; what does not fill the last one is left out.
 
     A sequence shorter than a batch is one batch; with several processes it loses the few draws
     that cannot be shared out equally.
@@ -328,7 +328,7 @@ def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Ten
 
 
 def rank_slice(batch: Tensor, rank: int, world: int) -> Tensor:
-    """The part of a global batch that a process works on; the slices join to the batch.
+    """Return the part of a global batch that a process works on; the slices join to the batch.
 
     >>> rank_slice(torch.arange(6), rank=1, world=3)
     tensor([2, 3])

@@ -41,7 +41,7 @@ def long_tail_counts(
 
 
 def canonical_indices(labels: Tensor, counts: list[int]) -> Tensor:
-    """The images most published work keeps: n_c of each class, class by class.
+    """Return the images most published work keeps: n_c of each class, class by class.
 
     NumPy's legacy generator, seeded with 0, shuffles the indices of class 0, 1, 2, … in turn and
     the first n_c stay. The shuffles do not depend on the counts, so that smaller sets are nested
@@ -57,12 +57,12 @@ def canonical_indices(labels: Tensor, counts: list[int]) -> Tensor:
 
 
 def first_indices(labels: Tensor, counts: list[int]) -> Tensor:
-    """The first n_c images of each class, class by class."""
+    """Return the first n_c images of each class, class by class."""
     return torch.cat([(labels == c).nonzero()[:count, 0] for c, count in enumerate(counts)])
 
 
 def stratified_split(labels: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Indices of the training and test images: 20 % of each class are for the test.
+    """Return indices of the training and test images: 20 % of each class are for the test.
 
     Of two or more at least one is for the test and one for training; a single one is for training.
     """
@@ -79,7 +79,7 @@ def stratified_split(labels: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
 def holdout(
     labels: Tensor, num_classes: int, fraction: float, key: int, smallest: int = FEW
 ) -> tuple[Tensor, Tensor]:
-    """Indices of the training images to keep, and to hold out for a temperature or a choice.
+    """Return indices of the training images to keep, and to hold out for a temperature or a choice.
 
     Held out are `fraction` of each class, but at least one image, of classes with `smallest` or
     more.
@@ -95,6 +95,6 @@ def holdout(
 
 
 def held_out_counts(counts: Tensor, fraction: float, smallest: int = FEW) -> Tensor:
-    """How many images of each class are held out, from how many it has."""
+    """Return how many images of each class are held out, from how many it has."""
     wanted = (fraction * counts).long().clamp(min=1 if fraction else 0)
     return torch.where(counts >= smallest, wanted, 0)

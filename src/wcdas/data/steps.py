@@ -179,14 +179,14 @@ class Choices:
         self.parameters = Constant(torch.tensor(parameters, dtype=torch.float32))
 
     def changes(self, row: Tensor, sign: Tensor, applied: Tensor | int = 1) -> dict[str, Tensor]:
-        """Parameters (B, n) of each kind; half of the signs turn a signed magnitude negative."""
+        """Return parameters (B, n) of each kind; half of the signs turn a magnitude negative."""
         entry = (row * 2 + (sign < 0.5) + 1) * applied
         parameters = self.parameters.on(row.device)[entry]
         return dict(zip(self.widths, parameters.split([*self.widths.values()], 1), strict=True))
 
 
 def magnitude_of(name: str, bin_: int | None, bins: int, size: int) -> float:
-    """The size of an operation in one of its bins, as torchvision spaces them."""
+    """Return the size of an operation in one of its bins, as torchvision spaces them."""
     if name in ("Identity", "AutoContrast", "Equalize", "Invert") or bin_ is None:
         return 0.0
     if name == "Posterize":

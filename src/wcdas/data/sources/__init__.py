@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Named(NamedTuple):
-    """A dataset that is known by its name; `tailed` by `data.imbalance` and `data.profile`."""
+    """A dataset known by its name; `data.imbalance` and `data.profile` shape a `tailed` one."""
 
     summary: str
     open: Callable[[str, Options], Dataset]
@@ -158,7 +158,7 @@ def open_data(
     options: Mapping[str, Any] | None = None,
     skip_bad: bool = False,
 ) -> Dataset:
-    """`open_dataset` with the options as a user wrote them, checked by name and type."""
+    """Open a dataset with the options as a user wrote them, checked by name and type."""
     return open_dataset(data, **checked(options) | ({"skip_bad": True} if skip_bad else {}))
 
 

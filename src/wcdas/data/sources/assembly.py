@@ -51,7 +51,7 @@ def assemble(
     warnings: Sequence[str] = (),
     bad: Sequence[str] = (),
 ) -> Dataset:
-    """The dataset, refused where it cannot be trained on, with warnings where it may disappoint."""
+    """Build the dataset; refuse what cannot be trained on, warn of what may disappoint."""
     if len(class_names) < 2:
         only = f"one class only ({class_names[0]})" if class_names else "no classes"
         raise InputError(f"{name} has {only}; expected at least two")
@@ -101,17 +101,15 @@ def dataset_of_images(
     description: dict[str, Any],
     warnings: Sequence[str] = (),
 ) -> Dataset:
-    """Images that are decoded one at a time; without a test set 20 % of each class become it.
+    """Build a dataset of stored images; without a test set 20 % of each class become it.
 
     Of image files, a class is dropped that has none left because all of its images are bad.
     Encoded images that are small, square and of one size are decoded at once into a tensor.
     """
     files = isinstance(train, FileImages)
     splits = [train] if test is None else [train, test]
-    if test is None and not files:
-        splits = _with_test(
-            train, options.seed
-        )  # before they are checked: a row is named by its split
+    if test is None and not files:  # before they are checked, since a row is named by its split
+        splits = _with_test(train, options.seed)
     splits, headers, bad = verified(splits, options.skip_bad)
     if not headers:
         layout = "; expected a folder per class" if files else ""
@@ -154,7 +152,7 @@ def _with_test(images: Images, seed: int) -> list[Images]:
 def verified(
     splits: Sequence[Images], skip_bad: bool
 ) -> tuple[list[Images], list[Header], list[str]]:
-    """The good images of splits and their headers, and what is wrong with the bad ones.
+    """Return the good images of splits and their headers, and what is wrong with the bad ones.
 
     Bad ones are refused together in one line, or left out.
     """
@@ -182,7 +180,7 @@ def verified(
 
 
 def skipped_warning(bad: Sequence[str]) -> list[str]:
-    """One line that counts and names the images left out, if there are any."""
+    """Return one line that counts and names the images left out, if there are any."""
     return [f"bad images left out ({len(bad)}): {_first(bad)}"] if bad else []
 
 
@@ -192,28 +190,27 @@ def _first(bad: Sequence[str]) -> str:
 
 
 def _suggested_size(headers: Sequence[Header]) -> int:
-    """The side to train at: 32, 64 or 224 pixels by the median shorter side (≤ 48, ≤ 112, more)."""
+    """Return 32, 64 or 224 pixels to train at, by the median shorter side (≤ 48, ≤ 112, more)."""
     short = median(min(header.width, header.height) for header in headers)
     return 32 if short <= 48 else 64 if short <= 112 else 224
 
 
 def _eager_side(headers: Sequence[Header]) -> int:
-    """The common side of small square images that fit in memory decoded, else 0."""
+    """Return the common side of small square images that fit in memory decoded, else 0."""
     width, height, _ = headers[0]
     small = width == height <= EAGER_SIDE and {h[:2] for h in headers} == {(width, height)}
     return width if small and 3 * width * height * len(headers) <= EAGER_BYTES else 0
 
 
 def decoded(images: StoredImages) -> ArrayImages:
-    """Images of one size in one tensor."""
-
+    """Return images of one size in one tensor."""
     found = in_threads(lambda i: to_pixels(images.load(i)), range(len(images)))
     empty = torch.empty(0, images.channels, 0, 0, dtype=torch.uint8)
     return ArrayImages(torch.stack(found) if found else empty, images.labels, images.prefix)
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The function of every item, in order; PIL decodes outside the interpreter's lock."""
+    """Apply a function to every item, in order; PIL decodes outside the interpreter's lock."""
     blocks = [items[start : start + BLOCK] for start in range(0, len(items), BLOCK)]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         done = pool.map(lambda block: [function(item) for item in block], blocks)

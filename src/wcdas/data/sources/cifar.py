@@ -35,18 +35,18 @@ TIMEOUT = 30.0
 
 
 def open_cifar(name: str, options: Options) -> Dataset:
-    """`name` is cifar10-lt or cifar100-lt."""
+    """Open cifar10-lt or cifar100-lt."""
     archive, root = ARCHIVES[name], options.data_root
     folder = root / name.removesuffix("-lt")
-    place = archive.find(root, folder)
-    if place is None and folder.is_dir() and any(folder.glob("**/*.parquet")):
-        place, found = folder, _read_parquet(folder)
+    path = archive.find(root, folder)
+    if path is None and folder.is_dir() and any(folder.glob("**/*.parquet")):
+        path, found = folder, _read_parquet(folder)
     else:
-        place = place or download(archive, root)
-        found = _read_binary(archive, place)
+        path = path or download(archive, root)
+        found = _read_binary(archive, path)
     imbalance = IMBALANCE if options.imbalance is None else options.imbalance
     labels, profile = found.train.labels, options.profile
-    counts = _counts(labels, len(found.class_names), imbalance, profile, place)
+    counts = _counts(labels, len(found.class_names), imbalance, profile, path)
     chosen = (canonical_indices if found.complete else first_indices)(labels, counts)
     train, test = (
         split if isinstance(split, ArrayImages) else decoded(split)
@@ -61,7 +61,7 @@ def open_cifar(name: str, options: Options) -> Dataset:
         input_size=train.pixels.shape[-1],
         channels=3,
         description={
-            "source": str(place),
+            "source": str(path),
             "imbalance": imbalance,
             "profile": profile,
             "indices_sha256": hashlib.sha256(indices).hexdigest(),
@@ -70,9 +70,9 @@ def open_cifar(name: str, options: Options) -> Dataset:
 
 
 def _counts(
-    labels: Tensor, num_classes: int, imbalance: float, profile: str, place: Path
+    labels: Tensor, num_classes: int, imbalance: float, profile: str, path: Path
 ) -> list[int]:
-    """Images per class, refused where the source holds fewer."""
+    """Return images per class, refused where the source holds fewer."""
     available = labels.bincount(minlength=num_classes).tolist()
     n_max = max(available)
     counts = long_tail_counts(n_max, num_classes, imbalance, profile)
@@ -80,14 +80,14 @@ def _counts(
         if needed > held:
             raise InputError(
                 f"data.imbalance {imbalance:g} with profile {profile!r} needs {needed} images of "
-                f"class {c}, but {place} holds {held}; it serves {_servable(available)}. "
+                f"class {c}, but {path} holds {held}; it serves {_servable(available)}. "
                 "The official binary archive serves every one"
             )
     return counts
 
 
 def _servable(available: list[int]) -> str:
-    """The smallest imbalance factor with enough images, in words."""
+    """Return the smallest imbalance factor with enough images, in words."""
     last, n_max = len(available) - 1, max(available)
     # int(n_max · IF^(−c/last)) ≤ a_c  ⇔  IF > (n_max / (a_c + 1))^(last/c)
     bounds = [(n_max / (held + 1)) ** (last / c) for c, held in enumerate(available) if c]
@@ -117,7 +117,7 @@ class Archive:
         return self.url.rsplit("/", 1)[-1]
 
     def find(self, *folders: Path) -> Path | None:
-        """The unpacked folder or the archive, in the first of the folders that has one."""
+        """Return the unpacked folder or the archive, in the first of the folders that has one."""
         for folder in folders:
             if (folder / self.folder).is_dir():
                 return folder / self.folder
@@ -167,21 +167,21 @@ def _read_parquet(folder: Path) -> Official:
     return Official(class_names, train, test, len(train.labels.bincount().unique()) == 1)
 
 
-def _read_binary(archive: Archive, place: Path) -> Official:
-    """The images of an archive, or of the folder it unpacks to.
+def _read_binary(archive: Archive, path: Path) -> Official:
+    """Return the images of an archive, or of the folder it unpacks to.
 
     A record is one label byte (CIFAR-100: coarse, then fine) and 3072 bytes of pixels, channel by
     channel.
     """
     names = [archive.class_names, *archive.train, *archive.test]
-    files = _files_of_folder(place, names) if place.is_dir() else _members(archive, place, names)
+    files = _files_of_folder(path, names) if path.is_dir() else _members(archive, path, names)
     class_names = files[archive.class_names].decode().split()
 
     def split(parts: tuple[str, ...], prefix: str) -> ArrayImages:
-        records = np.concatenate([_records(archive, files[part], place / part) for part in parts])
+        records = np.concatenate([_records(archive, files[part], path / part) for part in parts])
         labels = torch.from_numpy(records[:, archive.label_bytes - 1].astype(np.int64))
         if len(labels) and int(labels.max()) >= len(class_names):
-            raise InputError(f"{place}: label {int(labels.max())} of {len(class_names)} classes")
+            raise InputError(f"{path}: label {int(labels.max())} of {len(class_names)} classes")
         pixels = np.ascontiguousarray(records[:, archive.label_bytes :])
         return ArrayImages(torch.from_numpy(pixels).view(-1, 3, 32, 32), labels, prefix)
 
@@ -220,7 +220,7 @@ def _files_of_folder(folder: Path, names: list[str]) -> dict[str, bytes]:
 
 
 def _members(archive: Archive, path: Path, names: list[str]) -> dict[str, bytes]:
-    """The known members, held in memory; nothing of the archive is written to disk."""
+    """Return the known members, held in memory; nothing of the archive is written to disk."""
     if not check_md5(str(path), archive.md5):
         raise InputError(
             f"{path} is damaged: its MD5 is not {archive.md5}; delete it, and it is fetched again"

@@ -28,7 +28,7 @@ VECTOR_COLUMNS = ("features", "feature", "vector", "embedding", "embeddings")
 
 
 def vector_column(schema: pa.Schema) -> str | None:
-    """The column of type list<float>; by its usual names where there are several."""
+    """Return the column of type list<float>; by its usual names where there are several."""
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     vectors = [
         str(column.name)
@@ -40,7 +40,7 @@ def vector_column(schema: pa.Schema) -> str | None:
 
 
 def holds_features(path: Path) -> bool:
-    """Whether a path is a Parquet file with vectors and without images."""
+    """Return whether a path is a Parquet file with vectors and without images."""
     if path.suffix != ".parquet" or not path.is_file():
         return False
     schema = read_schema(path)
@@ -48,7 +48,7 @@ def holds_features(path: Path) -> bool:
 
 
 def open_parquet_features(file: Path, options: Options) -> Dataset:
-    """Features from a Parquet file."""
+    """Open a Parquet file of features."""
     schema = read_schema(file)
     label, vector = label_column(schema, file), vector_column(schema)
     if vector is None:
@@ -63,7 +63,7 @@ def open_parquet_features(file: Path, options: Options) -> Dataset:
 
 
 def open_numpy_features(file: Path, options: Options) -> Dataset:
-    """Features from a `.npy` file."""
+    """Open an `.npy` file of features."""
     beside = [file.with_name(f"{file.stem}{end}") for end in ("_labels.npy", ".labels.npy")]
     label_file = options.labels or next((path for path in beside if path.is_file()), None)
     if label_file is None:

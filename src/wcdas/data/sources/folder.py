@@ -20,7 +20,7 @@ from wcdas.errors import InputError
 
 
 def open_folder(folder: Path, options: Options) -> Dataset:
-    """The images of a folder, by class."""
+    """Open a folder of images."""
     train_folder, test_folder = split_folders(folder)
     train, others = scan(train_folder)
     test, more = scan(test_folder) if test_folder else ({}, 0)
@@ -44,7 +44,7 @@ def open_folder(folder: Path, options: Options) -> Dataset:
 
 
 def split_folders(folder: Path) -> tuple[Path, Path | None]:
-    """The folders of class folders for training and, if there is one, for the test."""
+    """Return the folders of class folders for training and, if there is one, for the test."""
     inside = {entry.name.lower(): entry for entry in _subfolders(folder)}
     train = inside.get("train")
     if train is None or not any(_subfolders(train)):
@@ -54,7 +54,7 @@ def split_folders(folder: Path) -> tuple[Path, Path | None]:
 
 
 def scan(folder: Path) -> tuple[dict[str, list[Path]], int]:
-    """The images of every class folder in natural order, and how many files are no images."""
+    """Return the images of each class folder in natural order, and how many files are none."""
     found: dict[str, list[Path]] = {}
     others = 0
     for class_folder in _subfolders(folder):

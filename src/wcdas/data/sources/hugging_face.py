@@ -35,7 +35,7 @@ IN_MEMORY = "datasets:"  # what a run calls an object, before its name
 
 
 def in_memory(data: object) -> str | None:
-    """What to call data that is an object of `datasets`; None for a name or a path."""
+    """Return what to call data that is an object of `datasets`; None for a name or a path."""
     if isinstance(data, str | Path):
         return None
     kind = type(data).__name__
@@ -49,12 +49,12 @@ def in_memory(data: object) -> str | None:
 
 
 def is_saved(path: Path) -> bool:
-    """Whether `save_to_disk` wrote the folder."""
+    """Return whether `save_to_disk` wrote the folder."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
 def open_in_memory(data: HuggingFace, options: Options) -> Dataset:
-    """The images of a `Dataset`, or of the splits of a `DatasetDict`."""
+    """Open a `Dataset`, or the splits of a `DatasetDict`."""
     name = in_memory(data) or ""
     splits = dict(data) if isinstance(data, Mapping) else {"": data}
     tables = {split: _rows(part, f"{name} {split}".strip()) for split, part in splits.items()}
@@ -62,7 +62,7 @@ def open_in_memory(data: HuggingFace, options: Options) -> Dataset:
 
 
 def open_saved(path: Path, options: Options) -> Dataset:
-    """The images of a folder that `save_to_disk` wrote."""
+    """Open a folder that `save_to_disk` wrote."""
     if (path / "dataset_dict.json").is_file():
         names = _read(path / "dataset_dict.json", "splits")
         tables = {name: _mapped(path / Path(name).name) for name in names}
@@ -94,7 +94,7 @@ def _by_path(table: pa.Table) -> bool:
 
 
 def _rows(part: Any, where: str) -> pa.Table:
-    """The two columns of a dataset as stored, in the order of its rows."""
+    """Return the two columns of a dataset as stored, in the order of its rows."""
     plain = part.with_format("arrow")
     columns = columns_of(plain.features.arrow_schema, where)
     table: pa.Table = plain.select_columns(columns)[:]
@@ -102,7 +102,7 @@ def _rows(part: Any, where: str) -> pa.Table:
 
 
 def _mapped(folder: Path) -> pa.Table:
-    """The Arrow files of a folder as one table, mapped and not read."""
+    """Return the Arrow files of a folder as one table, mapped and not read."""
     parts = []
     for entry in _read(folder / "state.json", "_data_files"):
         file = folder / Path(str(entry["filename"])).name

@@ -34,7 +34,7 @@ class Root:
         self._folders: dict[str, str] = {}
 
     def relative(self, path: str, where: str) -> str:
-        """The path below the root, refused if it leads out of it or to no file."""
+        """Return the path below the root, refused if it leads out of it or to no file."""
         joined = os.path.join(self.resolved, path)
         folder, file = os.path.split(joined)
         # Many images share a folder: its links are followed once.
@@ -51,7 +51,7 @@ class Root:
 
 
 def open_list(file: Path, options: Options) -> Dataset:
-    """The images a list file names; a list `…test…` beside one named `…train…` is the test set."""
+    """Open a list file; a list `…test…` beside one named `…train…` is the test set."""
     root = Root(options.root or file.parent)
     train, class_names = checked_files(parse_list(file), root, options.class_names, file)
     description, test = {"source": "list", "train": file.name}, None
@@ -64,7 +64,7 @@ def open_list(file: Path, options: Options) -> Dataset:
 
 
 def parse_list(file: Path) -> list[Line]:
-    """The lines of a list file."""
+    """Return the lines of a list file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def parse_list(file: Path) -> list[Line]:
 def checked_files(
     lines: list[Line], root: Root, class_names: list[str] | None, file: Path
 ) -> tuple[FileImages, list[str]]:
-    """The images of a list and the names of their classes.
+    """Return the images of a list and the names of their classes.
 
     Every line points to a file below the root, and no file has two labels.
     """

@@ -37,7 +37,7 @@ OPTIONS = sorted(field.name for field in fields(Options))
 
 
 def checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options that a user wrote, checked by name and type; `source` among them is left out."""
+    """Check the options that a user wrote by name and type; `source` among them is left out."""
     options = {} if options is None else options
     if not isinstance(options, Mapping):
         raise InputError(f"data is {options!r}; expected data.KEY=VALUE, such as data.root=DIR")

@@ -24,12 +24,12 @@ from wcdas.errors import InputError
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a path is a Parquet file, or a folder of them."""
+    """Return whether a path is a Parquet file, or a folder of them."""
     return bool(_files(path)) if path.is_dir() else path.suffix == ".parquet"
 
 
 def open_parquet(path: Path, options: Options) -> Dataset:
-    """Images from a Parquet file, or from a folder of them."""
+    """Open a Parquet file of images, or a folder of them."""
     train_files, test_files = split_files(path)
     class_names = options.class_names or parquet_class_names(train_files[0])
     train, class_names = read_images(train_files, class_names, "train")
@@ -43,7 +43,7 @@ def open_parquet(path: Path, options: Options) -> Dataset:
 
 
 def split_files(path: Path) -> tuple[list[Path], list[Path]]:
-    """The files of the training and of the test set; all are for training if no name tells."""
+    """Return the files for training and for the test; all are for training if no name tells."""
     if path.is_file():
         return [path], []
     files = _files(path)
@@ -58,7 +58,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def parquet_class_names(file: Path) -> list[str] | None:
-    """Names from the schema as `datasets` writes it, or from classes.txt."""
+    """Return names from the schema as `datasets` writes it, or from classes.txt."""
     names = stored_class_names(read_schema(file), str(file))
     beside = file.parent / "classes.txt"
     return names or (read_class_names(beside) if beside.is_file() else None)
@@ -67,7 +67,7 @@ def parquet_class_names(file: Path) -> list[str] | None:
 def read_images(
     files: Sequence[Path], class_names: list[str] | None, prefix: str
 ) -> tuple[Images, list[str]]:
-    """The encoded images and labels of one set, in file order."""
+    """Return the encoded images and labels of one set, in file order."""
     tables = {str(file): read_columns(file, columns_of(read_schema(file), file)) for file in files}
     where = str(files[0] if len(files) == 1 else files[0].parent)
     return images_of(tables, class_names, where, prefix)

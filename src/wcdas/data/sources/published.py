@@ -43,7 +43,7 @@ PUBLISHED = {
 
 
 def open_published(name: str, options: Options) -> Dataset:
-    """`name` is imagenet-lt or inat2018."""
+    """Open imagenet-lt or inat2018."""
     root = options.data_root
     train_file, test_file = _find(name, root)
     train_lines, names = _lines(train_file)
@@ -84,7 +84,7 @@ def _find(name: str, root: Path) -> tuple[Path, Path]:
 
 
 def _image_root(file: Path, first: Line, root: Path) -> Root:
-    """The root itself or the folder of the lists, wherever the first image lies."""
+    """Return the root itself or the folder of the lists, wherever the first image lies."""
     for folder in (root, file.parent):
         if (folder / first.path).is_file():
             return Root(folder)
@@ -95,7 +95,7 @@ def _image_root(file: Path, first: Line, root: Path) -> Root:
 
 
 def _lines(file: Path) -> tuple[list[Line], list[str] | None]:
-    """The images of a list or JSON file, and the names of the classes if it tells them."""
+    """Return the images of a list or JSON file, and the names of the classes if it tells them."""
     if file.suffix != ".json":
         return parse_list(file), None
     try:
@@ -118,7 +118,7 @@ def _lines(file: Path) -> tuple[list[Line], list[str] | None]:
 
 
 def _folder_names(images: FileImages) -> list[str] | None:
-    """Class names from the folders (ImageNet: n01440764), if each class has one of its own."""
+    """Name the classes by their folders (n01440764), if each has one of its own."""
     folders: dict[int, str] = {}
     for path, label in zip(images.paths, images.labels.tolist(), strict=True):
         folder = Path(path).parent.name

@@ -26,7 +26,7 @@ def images_of(
     prefix: str,
     by_path: bool = False,
 ) -> tuple[Images, list[str]]:
-    """The images and labels of tables, one after the other, and the names of the classes.
+    """Return the images and labels of tables, one after the other, and the names of the classes.
 
     Encoded images are views of the tables they lie in.
     """
@@ -53,7 +53,7 @@ def images_of(
 
 
 def split_names(names: Sequence[str], where: str) -> tuple[list[str], list[str]]:
-    """The names of the training and of the test parts; all are for training if none tells."""
+    """Return the parts for training and for the test; all are for training if no name tells."""
     train = [name for name in names if "train" in name.lower()]
     for word in TEST_WORDS:
         test = [name for name in names if word in name.lower() and name not in train]
@@ -65,7 +65,7 @@ def split_names(names: Sequence[str], where: str) -> tuple[list[str], list[str]]
 
 
 def columns_of(schema: pa.Schema, where: str | Path) -> list[str]:
-    """The columns of images and of labels."""
+    """Return the columns of images and of labels."""
     column = image_column(schema)
     if column is None:
         raise InputError(
@@ -76,7 +76,7 @@ def columns_of(schema: pa.Schema, where: str | Path) -> list[str]:
 
 
 def image_column(schema: pa.Schema) -> str | None:
-    """The first column of type struct<bytes, …>."""
+    """Return the first column of type struct<bytes, …>."""
     for column in schema:
         if pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
             return str(column.name)
@@ -84,7 +84,7 @@ def image_column(schema: pa.Schema) -> str | None:
 
 
 def label_column(schema: pa.Schema, where: str | Path) -> str:
-    """A column of a known name, or the only one that `datasets` marks as class labels."""
+    """Return a column of a known name, or the only one that `datasets` marks as class labels."""
     for name in LABEL_COLUMNS:
         if name in schema.names:
             return name
@@ -97,7 +97,7 @@ def label_column(schema: pa.Schema, where: str | Path) -> str:
 
 
 def read_labels(column: pa.ChunkedArray, file: str | Path) -> list[int] | list[str]:
-    """The labels of a file as Python numbers or names."""
+    """Return the labels of a file as Python numbers or names."""
     if column.null_count:
         row = column.to_pylist().index(None)
         raise InputError(f"{file}: row {row} has no label; remove the row or label it")
@@ -108,7 +108,7 @@ def read_labels(column: pa.ChunkedArray, file: str | Path) -> list[int] | list[s
 
 
 def stored_class_names(schema: pa.Schema, where: str) -> list[str] | None:
-    """The names that `datasets` writes beside a column of class labels."""
+    """Return the names that `datasets` writes beside a column of class labels."""
     names = _features(schema).get(label_column(schema, where), {}).get("names")
     if isinstance(names, dict):
         names = [names[key] for key in sorted(names, key=int)]
