@@ -48,13 +48,10 @@ def test_verdict_of_a_table(name):
     table = read_table(name)
     printed = table.numbers
 
-    def of(ours):
-        return verdict(printed, ours, agrees(table, printed), agrees(table, ours))
-
-    assert of(printed) == Verdict.HOLDS
-    assert of({}) == Verdict.NEEDS_DATA
-    assert of(moved(printed, TOLERANCE - 0.01)) == Verdict.HOLDS
-    assert of(moved(printed, TOLERANCE + 0.01)) == Verdict.CORRECTED
+    assert verdict(table, printed) == Verdict.HOLDS
+    assert verdict(table, {}) == Verdict.NEEDS_DATA
+    assert verdict(table, moved(printed, TOLERANCE - 0.01)) == Verdict.HOLDS
+    assert verdict(table, moved(printed, TOLERANCE + 0.01)) == Verdict.CORRECTED
 
 
 @pytest.mark.parametrize(
@@ -73,10 +70,8 @@ def test_verdict_of_a_table(name):
 )
 def test_another_number_refutes_a_table(name, row, part, metric, by):
     table = read_table(name)
-    printed = table.numbers
-    ours = moved(printed, by, Cell(row, part, metric))
-    found = verdict(printed, ours, agrees(table, printed), agrees(table, ours))
-    assert found == Verdict.REFUTED
+    ours = moved(table.numbers, by, Cell(row, part, metric))
+    assert verdict(table, ours) == Verdict.REFUTED
 
 
 def test_a_difference_within_the_noise_does_not_refute():
@@ -92,10 +87,11 @@ def test_a_part_of_the_cells_is_judged_by_what_is_there():
     table = read_table("table-3")
     column = {c: n for c, n in table.numbers.items() if c.part == "CIFAR-100-LT, 100"}
     assert agrees(table, column) is True
-    assert told(table.numbers, column).startswith("10 of 60 printed cells are measured, 10 of them")
+    words, _ = told(table, column)
+    assert words.startswith("10 of 60 printed cells are measured, 10 of them")
     alone = {c: n for c, n in column.items() if c.row == "WCDAS"}
     assert agrees(table, alone) is None
-    assert verdict(table.numbers, alone, True, None) == Verdict.NEEDS_DATA
+    assert verdict(table, alone) == Verdict.NEEDS_DATA
 
 
 def test_what_the_paper_prints_can_refute_it(setting):

@@ -1,9 +1,10 @@
 """A claim of the paper, and what came of checking it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 from torch import Tensor
@@ -33,6 +34,11 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+
+    @classmethod
+    def of_columns(cls, title: str, columns: Mapping[str, Iterable[str]], note: str = "") -> Self:
+        """Return the table whose columns are given by their headings."""
+        return cls(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), note)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from wcdas.sweeps import mean_and_std
 
 TOLERANCE = 1.5  # points; two standard errors of an accuracy of 50 % on 5,000 images are 1.4
 REPLICAS = 3  # behind each deviation that the paper prints
-METRICS = {"many": "many", "medium": "medium", "few": "few", "all": "top1"}
-HEADINGS = {"many": "Many", "medium": "Medium", "few": "Few", "all": "All"}
 
 
 @dataclass(frozen=True)
@@ -134,21 +132,43 @@ def agrees(table: PrintedTable, numbers: Numbers) -> Answer:
     return all(known) if known else None
 
 
-def verdict(printed: Numbers, ours: Numbers, in_print: Answer, measured: Answer) -> Verdict:
+def differences(table: PrintedTable, ours: Numbers) -> dict[str, float]:
+    """Return ours less the paper's, in points, of the cells that both have."""
+    printed = table.numbers.items()
+    return {", ".join(cell): ours[cell].mean - of.mean for cell, of in printed if cell in ours}
+
+
+def verdict(table: PrintedTable, ours: Numbers) -> Verdict:
     """Judge what the paper says of its table, by its own numbers and by ours on the same data."""
-    if in_print is False or measured is False:
+    measured = agrees(table, ours)
+    if agrees(table, table.numbers) is False or measured is False:
         return Verdict.REFUTED
     if measured is None:
         return Verdict.NEEDS_DATA
-    close = all(abs(gap) <= TOLERANCE for gap in differences(printed, ours).values())
+    close = all(abs(gap) <= TOLERANCE for gap in differences(table, ours).values())
     return Verdict.HOLDS if close else Verdict.CORRECTED
 
 
-def differences(printed: Numbers, ours: Numbers) -> dict[str, float]:
-    """Return ours less the paper's, in points, of the cells that both have."""
-    return {
-        ", ".join(cell): ours[cell].mean - printed[cell].mean for cell in printed if cell in ours
+def told(table: PrintedTable, ours: Numbers) -> tuple[str, dict[str, float]]:
+    """Return how far ours are from the paper's, in words and in numbers."""
+    printed, gaps = len(table.numbers), differences(table, ours)
+    numbers: dict[str, float] = {
+        "cells that the paper prints": printed,
+        "of them measured": len(gaps),
     }
+    if not gaps:
+        return (
+            f"None of the {printed} printed cells has been measured on the paper's data.",
+            numbers,
+        )
+    mean, worst = sum(gaps.values()) / len(gaps), max(gaps, key=lambda name: abs(gaps[name]))
+    near = sum(abs(gap) <= TOLERANCE for gap in gaps.values())
+    words = (
+        f"{len(gaps)} of {printed} printed cells are measured, {near} of them within {TOLERANCE} "
+        f"points; the mean difference is {mean:+.1f} points, the largest {gaps[worst]:+.1f} "
+        f"({worst})."
+    )
+    return words, numbers | {"mean difference": mean, "largest difference": gaps[worst]}
 
 
 # Our numbers.
@@ -178,7 +198,8 @@ def measure(
         runs = finished_runs(setting, one, row.method) if one is not None else []
         metrics = [wcdas.Run(run).metrics for run in runs]
         for metric in part.metrics:
-            values = [100 * m[METRICS[metric]] for m in metrics if m[METRICS[metric]] is not None]
+            key = "top1" if metric == "all" else metric
+            values = [100 * of[key] for of in metrics if of[key] is not None]
             if values:
                 cell = Cell(row.label, part.label, metric)
                 found[cell] = Number(*mean_and_std(values), len(values))
@@ -187,43 +208,18 @@ def measure(
 
 def check_table(setting: Setting, table: PrintedTable) -> Finding:
     """Measure a table as the mode allows, and judge what the paper says of it."""
-    printed, (ours, reasons) = table.numbers, measure(setting, table, of_cell)
+    ours, reasons = measure(setting, table, of_cell)
     digits, _ = measure(setting, table, of_stand_in)
-    in_print, on_digits = agrees(table, printed), agrees(table, digits)
-    notes = {part.label: _why_empty(table, part, ours, reasons) for part in table.parts}
-    also = f"The printed numbers {'agree with' if in_print else 'contradict'} the statement."
+    in_print, on_digits = agrees(table, table.numbers), agrees(table, digits)
+    words, numbers = told(table, ours)
+    words += f" The printed numbers {'agree with' if in_print else 'contradict'} the statement."
     if on_digits is not None:
-        also += f" On {STAND_IN}, which only stands in, it is {str(on_digits).lower()}."
-    gaps = differences(printed, ours)
-    numbers: dict[str, float] = {
-        "cells that the paper prints": len(printed),
-        "of them measured": len(gaps),
-    }
-    if gaps:
-        numbers["mean difference"] = sum(gaps.values()) / len(gaps)
-        numbers["largest difference"] = max(gaps.values(), key=abs)
-    return Finding(
-        verdict(printed, ours, in_print, agrees(table, ours)),
-        f"{told(printed, ours)} {also}",
-        numbers,
-        tables=(
-            *side_by_side(table, ours, notes),
-            *((_on_the_digits(table, digits),) if digits else ()),
-        ),
-    )
-
-
-def told(printed: Numbers, ours: Numbers) -> str:
-    gaps = differences(printed, ours)
-    if not gaps:
-        return f"None of the {len(printed)} printed cells has been measured on the paper's data."
-    worst = max(gaps, key=lambda name: abs(gaps[name]))
-    near = sum(abs(gap) <= TOLERANCE for gap in gaps.values())
-    return (
-        f"{len(gaps)} of {len(printed)} printed cells are measured, {near} of them within "
-        f"{TOLERANCE} points; the mean difference is {sum(gaps.values()) / len(gaps):+.1f} points, "
-        f"the largest {gaps[worst]:+.1f} ({worst})."
-    )
+        words += f" On {STAND_IN}, which only stands in, it is {str(on_digits).lower()}."
+    notes = {part.label: _why_empty(table, part, ours, reasons) for part in table.parts}
+    tables = side_by_side(table, ours, notes)
+    if digits:
+        tables.append(_on_the_digits(table, digits))
+    return Finding(verdict(table, ours), words, numbers, tables=tuple(tables))
 
 
 def _why_empty(table: PrintedTable, part: Part, ours: Numbers, reasons: Mapping[str, str]) -> str:
@@ -241,7 +237,7 @@ def _why_empty(table: PrintedTable, part: Part, ours: Numbers, reasons: Mapping[
     )
 
 
-def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -> tuple[Table, ...]:
+def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -> list[Table]:
     """Return the paper's number, ours and the difference; a table for each part, or for a dataset
     whose parts have one column each."""
     printed, tables = table.numbers, []
@@ -257,7 +253,7 @@ def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -
     for name, group in groupby(table.columns, title):
         columns = [(part.label, metric) for part, metric in group]
         several = len({metric for _, metric in columns}) > 1
-        headings = [HEADINGS[metric] if several else part for part, metric in columns]
+        headings = [metric.capitalize() if several else part for part, metric in columns]
         tables.append(
             Table(
                 f"{name}: top-1 accuracy in %, the paper's, ours and the difference",
@@ -269,7 +265,7 @@ def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -
                 " ".join(dict.fromkeys(notes[part] for part, _ in columns if notes[part])),
             )
         )
-    return tuple(tables)
+    return tables
 
 
 def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
@@ -279,10 +275,10 @@ def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
 
     def heading(part: Part, metric: str) -> str:
         if not several or part.digits is None:
-            return HEADINGS[metric]
+            return metric.capitalize()
         epochs = part.digits.get("settings", {}).get("stages.representation.epochs")
         what = f"{epochs} epochs" if epochs else f"imbalance {part.digits['imbalance']:g}"
-        return f"{what}, {HEADINGS[metric]}"
+        return f"{what}, {metric.capitalize()}"
 
     rows = tuple(
         (row.label, *(str(numbers.get(Cell(row.label, p.label, m), "")) for p, m in columns))

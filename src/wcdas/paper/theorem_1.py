@@ -143,15 +143,10 @@ def theorem_1(setting: Setting) -> Finding:
     order = math.log2(larger / smaller)
     fine = torch.logspace(-4, 0, 4001, dtype=torch.float64)
     one_percent = {r: float(fine[int((cost(r, fine) < 0.01).sum())]) for r in shown}
-    costs = torch.stack([cost(r, double(*spreads)) for r in shown], 1).tolist()
-    table = Table(
-        "Relative error of the density by the spread σ of the centres (radians)",
-        ("σ", *(f"ρ = {r:g}" for r in shown)),
-        tuple(
-            (f"{sigma:g}", *(f"{100 * value:.3g} %" for value in row))
-            for sigma, row in zip(spreads, costs, strict=True)
-        ),
-    )
+    columns = {"σ": [f"{sigma:g}" for sigma in spreads]}
+    for r in shown:
+        columns[f"ρ = {r:g}"] = [f"{100 * c:.3g} %" for c in cost(r, double(*spreads)).tolist()]
+    title = "Relative error of the density by the spread σ of the centres (radians)"
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -175,7 +170,7 @@ def theorem_1(setting: Setting) -> Finding:
         {"order in σ": order, "relative error at σ = 0.01": smaller}
         | {f"σ of 1 % error, ρ = {r:g}": s for r, s in one_percent.items()},
         (draw(setting.figures, "theorem-1", (6, 4), paint),),
-        (table,),
+        (Table.of_columns(title, columns),),
     )
 
 

@@ -311,22 +311,16 @@ def theorem_2(setting: Setting) -> Finding:
 
 
 def _correlations() -> Table:
-    terms = (5, 10, 30, 100)
-    rows = tuple(
-        (
-            spelled(family),
-            root(power),
-            f"{own_spread(family, power):.3g}",
-            *(f"{rank_correlation(family, power, t):+.2f}" for t in terms),
-        )
-        for family in APPENDIX
-        for power in (1, 2)
-    )
-    return Table(
-        "Rank correlation of Δ with the spread of the roots, by the number of orders",
-        ("family", "root", "spread for its own members", *(f"{t} orders" for t in terms)),
-        rows,
-    )
+    pairs = [(family, power) for family in APPENDIX for power in (1, 2)]
+    columns = {
+        "family": [spelled(family) for family, _ in pairs],
+        "root": [root(power) for _, power in pairs],
+        "spread for its own members": [f"{own_spread(*pair):.3g}" for pair in pairs],
+    }
+    for terms in (5, 10, 30, 100):
+        columns[f"{terms} orders"] = [f"{rank_correlation(*p, terms):+.2f}" for p in pairs]
+    title = "Rank correlation of Δ with the spread of the roots, by the number of orders"
+    return Table.of_columns(title, columns)
 
 
 def _best_and_mean() -> Table:

@@ -36,19 +36,13 @@ def theorem_3(setting: Setting) -> Finding:
     left, right, *limit = (argument(moments[:n], power) for n in (100, TERMS) for power in (1, 2))
     share = share_of_classes()
     better, worse = map(spelled, families)
-    table = Table(
-        "Least-square errors",
-        ("family", "ρ of the best fit", "Δ, exact limit", "Δ, simulation"),
-        tuple(
-            (
-                spelled(family),
-                f"{float(family.fit_moments(moments).mean_resultant_length):.6f}",
-                f"{of_limit:.6e}",
-                f"{of_simulation:.6e}",
-            )
-            for family, of_limit, of_simulation in zip(families, exact, simulated, strict=True)
-        ),
-    )
+    best = [float(family.fit_moments(moments).concentration) for family in families]
+    columns = {
+        "family": (better, worse),
+        "ρ of the best fit": [f"{rho:.6f}" for rho in best],
+        "Δ, exact limit": [f"{error:.6e}" for error in exact],
+        "Δ, simulation": [f"{error:.6e}" for error in simulated],
+    }
     return Finding(
         judge(agree and ratio > 1),
         f"From α_n = E ρ^(n²), Δ = {exact[0]:.3e} for {better} and {exact[1]:.3e} for {worse}, "
@@ -67,7 +61,7 @@ def theorem_3(setting: Setting) -> Finding:
             "ratio, simulation": simulated_ratio,
             "share of classes of 100 images": share,
         },
-        tables=(table,),
+        tables=(Table.of_columns("Least-square errors", columns),),
     )
 
 
@@ -318,12 +312,11 @@ def figure_2(setting: Setting) -> Finding:
 
 
 def preferences(prefers_cauchy: Tensor) -> Table:
-    rows = [
-        (f"{spread:g}", *("C" if c else "N" for c in row.tolist()))
-        for spread, row in zip(VALUES.tolist(), prefers_cauchy, strict=True)
-    ]
-    columns = ("σ_ρ \\ μ_ρ", *(f"{mean:g}" for mean in VALUES.tolist()))
-    return Table("Preferred family: wrapped Cauchy (C) or wrapped Normal (N)", columns, tuple(rows))
+    values = [f"{value:g}" for value in VALUES.tolist()]
+    by_mean = [["C" if c else "N" for c in column] for column in prefers_cauchy.mT.tolist()]
+    columns = {"σ_ρ \\ μ_ρ": values, **dict(zip(values, by_mean, strict=True))}
+    title = "Preferred family: wrapped Cauchy (C) or wrapped Normal (N)"
+    return Table.of_columns(title, columns)
 
 
 def _paint(figure: Figure, cauchy: Tensor, normal: Tensor, prefers_cauchy: Tensor) -> None:

@@ -252,22 +252,16 @@ def share_of_pairs(rho: float, count: int = 720) -> float:
 
 
 def _region(concentrations: tuple[float, ...]) -> Table:
-    bounds = ("smallest slope", "largest slope", "any two angles up to")
-    return Table(
-        "Where the claim is true: D_j·D_k < s·ρ(1 − ρ²)/π with s = 1",
-        ("ρ", *bounds, "share of all pairs", "s for any pair"),
-        tuple(
-            (
-                f"{rho:g}",
-                f"{smallest_slope(rho):.4f}",
-                f"{largest_slope(rho):.3g}",
-                f"{math.degrees(safe_angle(rho)):.1f}°",
-                f"{100 * share_of_pairs(rho):.1f} %",
-                f"{1 / smallest_slope(rho):.1f}",
-            )
-            for rho in concentrations
-        ),
-    )
+    columns = {
+        "ρ": [f"{rho:g}" for rho in concentrations],
+        "smallest slope": [f"{smallest_slope(rho):.4f}" for rho in concentrations],
+        "largest slope": [f"{largest_slope(rho):.3g}" for rho in concentrations],
+        "any two angles up to": [f"{math.degrees(safe_angle(r)):.1f}°" for r in concentrations],
+        "share of all pairs": [f"{100 * share_of_pairs(r):.1f} %" for r in concentrations],
+        "s for any pair": [f"{1 / smallest_slope(rho):.1f}" for rho in concentrations],
+    }
+    title = "Where the claim is true: D_j·D_k < s·ρ(1 − ρ²)/π with s = 1"
+    return Table.of_columns(title, columns)
 
 
 def _paint_region(figure: Figure) -> None:
