@@ -12,8 +12,9 @@ from wcdas.paper.concentrations import (
     CLASSIFIER,
     CONDITIONS,
     REPRESENTATION,
+    SHOWN_IN,
     Correlation,
-    Trained,
+    Dataset,
     by_class,
     class_counts,
     conclusion,
@@ -24,14 +25,14 @@ from wcdas.paper.concentrations import (
     judged_7,
     judged_awareness,
     largest_unclear,
-    runs_on,
+    runs_for,
     tail_is_larger,
 )
 from wcdas.paper.runs import STAND_IN
 
 pytestmark = pytest.mark.slow
 
-DIGITS = Trained(STAND_IN, 100, epochs=3)
+DIGITS = Dataset("digits-lt", STAND_IN, 100, epochs=3)
 TWO = {name: CONDITIONS[name] for name in (AS_IN_THE_PAPER, "w_ρ starts at 2")}
 TAIL, HEAD, UNCLEAR = Correlation(-0.9, 0.001), Correlation(0.9, 0.001), Correlation(-0.3, 0.4)
 
@@ -43,13 +44,16 @@ def setting(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(setting):
-    ((runs,),) = runs_on(setting, [DIGITS]).values()
+    with pytest.MonkeyPatch.context() as patch:
+        only(patch, DIGITS)
+        found, _ = runs_for(setting, "figure-4")
+    ((runs,),) = found.values()
     return runs
 
 
 def only(monkeypatch, dataset):
-    for datasets in ("FIRST_OF", "ALL_OF", "FIRST_OF_FEWER"):
-        monkeypatch.setattr(concentrations, datasets, (dataset,))
+    for claim in SHOWN_IN:
+        monkeypatch.setitem(SHOWN_IN, claim, [dataset])
 
 
 def test_rho_of_a_run_is_that_of_its_model(runs):
@@ -79,7 +83,7 @@ def test_figures_are_drawn_and_digits_decide_nothing(setting, monkeypatch):
 
 
 def test_nothing_trained_needs_data(tmp_path, monkeypatch):
-    only(monkeypatch, Trained("inat2018", label="iNaturalist 2018"))
+    only(monkeypatch, Dataset("iNaturalist 2018", "inat2018"))
     real = Setting(tmp_path / "out", "real", data_root=tmp_path, device="cpu")
     for name in ("figure-4", "figure-5", "figure-7", "label-awareness"):
         finding = CLAIMS[name].check(real)

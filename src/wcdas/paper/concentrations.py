@@ -4,7 +4,7 @@ beside the number of its images."""
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr, t
 
 from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
-from wcdas.paper.runs import STAND_IN, finished_runs, protocol, train
+from wcdas.paper.runs import STAND_IN, finished_runs, protocol, read_toml, train
 from wcdas.report import COLOURS, HATCHES, MARKERS, draw
 
 GROUPS = {
@@ -32,64 +32,48 @@ Runs = list[Path]  # of one protocol, by seed
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A dataset that WCDAS is trained on, what the paper calls it, and for how long if not by its
-    recipe."""
+class Dataset:
+    """What WCDAS is trained on, and for how long if not by its recipe."""
 
+    name: str
     data: str
     imbalance: float | None = None
-    label: str = ""
     epochs: int | None = None
 
     @property
     def is_of_the_paper(self) -> bool:
         return self.data != STAND_IN
 
-    @property
-    def name(self) -> str:
-        return self.label or f"{self.data}, imbalance {self.imbalance:g}"
+
+GIVEN = read_toml("concentrations.toml")
+DATASETS = {name: Dataset(name, **of) for name, of in GIVEN["datasets"].items()}
+SHOWN_IN = {claim: [DATASETS[name] for name in names] for claim, names in GIVEN["shown_in"].items()}
+CONDITIONS: dict[str, dict[str, Any]] = GIVEN["conditions"]
+AS_IN_THE_PAPER, *_ = CONDITIONS
 
 
-IMAGENET = Trained("imagenet-lt", label="ImageNet-LT")
-INATURALIST = Trained("inat2018", label="iNaturalist 2018")
-CIFAR_100 = Trained("cifar100-lt", 100, "CIFAR-100-LT, imbalance 100")
-CIFAR_10 = Trained("cifar10-lt", 100, "CIFAR-10-LT, imbalance 100")
-# ρ moves slowly: more epochs than the tables have, as many as quick mode can afford.
-DIGITS = Trained(STAND_IN, 100, epochs=80)
-MILDER_DIGITS = Trained(STAND_IN, 10, epochs=80)
-
-# Each figure is drawn from the first of its datasets that has runs, Figure 5 from all that have.
-FIRST_OF = (IMAGENET, CIFAR_100, DIGITS)
-ALL_OF = (CIFAR_100, CIFAR_10, INATURALIST, DIGITS, MILDER_DIGITS)
-FIRST_OF_FEWER = (CIFAR_100, DIGITS)
-
-
-def runs_on(
-    setting: Setting, datasets: Sequence[Trained], variants: Iterable[Mapping[str, Any]] = ({},)
-) -> dict[Trained, list[Runs]]:
-    """Return the runs of every variant on the datasets that have them all."""
+def runs_for(
+    setting: Setting, claim: str, variants: Iterable[Mapping[str, Any]] = ({},)
+) -> tuple[dict[Dataset, list[Runs]], str]:
+    """Return the runs of every variant on the datasets that have them all, and in words which of
+    the paper's are missing and what trains on them."""
+    found: dict[Dataset, list[Runs]] = {}
     wanted = {}
-    for dataset in datasets:
-        epochs = {"stages.representation.epochs": dataset.epochs} if dataset.epochs else {}
+    for dataset in SHOWN_IN[claim]:
+        own = {"stages.representation.epochs": dataset.epochs} if dataset.epochs else {}
         wanted[dataset] = [
-            protocol("wcdas", dataset.data, dataset.imbalance, epochs | dict(variant))
-            for variant in variants
+            protocol("wcdas", dataset.data, dataset.imbalance, {**own, **v}) for v in variants
         ]
     train(setting, [(one, "wcdas") for protocols in wanted.values() for one in protocols])
-    runs = {
-        dataset: [finished_runs(setting, one, "wcdas") for one in protocols]
-        for dataset, protocols in wanted.items()
-    }
-    return {dataset: found for dataset, found in runs.items() if all(found)}
-
-
-def not_measured(claim: str, datasets: Sequence[Trained], found: Iterable[Trained]) -> str:
-    """Return which of the paper's datasets are missing, and the command that trains on them."""
-    missing = [one for one in datasets if one.is_of_the_paper and one not in set(found)]
+    for dataset, protocols in wanted.items():
+        runs = [finished_runs(setting, one, "wcdas") for one in protocols]
+        if all(runs):
+            found[dataset] = runs
+    missing = [one for one in wanted if one.is_of_the_paper and one not in found]
     if not missing:
-        return ""
-    root = "" if all(one.imbalance is not None for one in missing) else " --data-root IMAGES"
-    return (
+        return found, ""
+    root = "" if all(one.imbalance for one in missing) else " --data-root IMAGES"
+    return found, (
         f" Not measured: {'; '.join(one.name for one in missing)}. "
         f"`wcdas paper {claim} --mode real{root} --out DIR` trains on them."
     )
@@ -166,8 +150,7 @@ def draw_bars(
 
 def figure_4(setting: Setting) -> Finding:
     """At the first of the datasets that has runs; only the paper's own data decides."""
-    found = runs_on(setting, FIRST_OF)
-    rest = not_measured("figure-4", FIRST_OF, found)
+    found, rest = runs_for(setting, "figure-4")
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
     dataset, (runs,) = next(iter(found.items()))
@@ -205,8 +188,7 @@ def judged_4(during: list[Groups], after: Groups) -> tuple[Verdict, str]:
 
 
 def figure_5(setting: Setting) -> Finding:
-    found = runs_on(setting, ALL_OF)
-    rest = not_measured("figure-5", ALL_OF, found)
+    found, rest = runs_for(setting, "figure-5")
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
     ends = {dataset: epochs(runs, REPRESENTATION)[-1] for dataset, (runs,) in found.items()}
@@ -236,8 +218,7 @@ SIMILAR = 0.05
 
 
 def figure_7(setting: Setting) -> Finding:
-    found = runs_on(setting, FIRST_OF, [{"head.init": start} for start in STARTS])
-    rest = not_measured("figure-7", FIRST_OF, found)
+    found, rest = runs_for(setting, "figure-7", [{"head.init": start} for start in STARTS])
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
     dataset, variants = next(iter(found.items()))
@@ -273,27 +254,6 @@ def judged_7(ends: list[Groups]) -> tuple[Verdict, str]:
 # ρ with the number of training images is taken at the end of both stages.
 
 LEVEL = 0.05
-AS_IN_THE_PAPER = "the paper's protocol"
-
-
-def _in_both(key: str, value: Any) -> dict[str, Any]:
-    return {f"stages.{stage}.{key}": value for stage in BOTH}
-
-
-CONDITIONS: dict[str, Mapping[str, Any]] = {
-    AS_IN_THE_PAPER: {},
-    "no weight decay on w_ρ and s": _in_both("concentration_weight_decay", 0.0),
-    "weight decay 0.0005 on w_ρ and s": _in_both("concentration_weight_decay", 5e-4),
-    "weight decay 0.01 on w_ρ and s": _in_both("concentration_weight_decay", 1e-2),
-    "weight decay 0.0005 on everything": _in_both("weight_decay", 5e-4),
-    "stage 1: square-root sampler": {"stages.representation.sampler": "square-root"},
-    "stage 1: class-balanced sampler": {"stages.representation.sampler": "class-balanced"},
-    "stage 1: class prior in the loss": {"stages.representation.prior": 1.0},
-    "w_ρ starts at −2": {"head.init": -2.0},
-    "w_ρ starts at −1": {"head.init": -1.0},
-    "w_ρ starts at 1": {"head.init": 1.0},
-    "w_ρ starts at 2": {"head.init": 2.0},
-}
 SHOWN = (AS_IN_THE_PAPER, "stage 1: class-balanced sampler", "stage 1: class prior in the loss")
 
 
@@ -314,8 +274,7 @@ def correlation(rho: Any, counts: Any) -> Correlation:
 
 
 def label_awareness(setting: Setting) -> Finding:
-    found = runs_on(setting, FIRST_OF_FEWER, CONDITIONS.values())
-    rest = not_measured("label-awareness", FIRST_OF_FEWER, found)
+    found, rest = runs_for(setting, "label-awareness", CONDITIONS.values())
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
     dataset, variants = next(iter(found.items()))

@@ -9,9 +9,7 @@ from wcdas.heads import WCDASHead
 from wcdas.paper.claim import Finding, Setting, Table, judge
 from wcdas.paper.runs import read_toml
 from wcdas.paper.tables import Cell, PrintedTable, read_table
-from wcdas.run.recipes import read_recipe
-from wcdas.run.settings import resolve
-from wcdas.run.spec import Config
+from wcdas.run import Config, read_recipe, resolve
 
 HYPER_PARAMETERS = {
     "epochs": "epochs",

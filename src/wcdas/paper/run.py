@@ -17,7 +17,7 @@ from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
 from wcdas.paper.folder import Result, begin, chosen, read_result, write_result
 from wcdas.paper.page import tally, write_page
-from wcdas.run.folder import next_folder
+from wcdas.run import next_folder
 
 STYLES = {
     Verdict.HOLDS: "green",
