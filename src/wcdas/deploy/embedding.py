@@ -53,6 +53,6 @@ def embed(
     # As Hugging Face `datasets` stores the names of the classes.
     label = {"names": model.class_names, "_type": "ClassLabel"}
     metadata = {"huggingface": json.dumps({"info": {"features": {"label": label}}})}
-    with aside(out) as path:
-        pq.write_table(table.replace_schema_metadata(metadata), path)
+    with aside(out) as draft:
+        pq.write_table(table.replace_schema_metadata(metadata), draft)
     return len(table)

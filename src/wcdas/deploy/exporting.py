@@ -71,15 +71,15 @@ def export(
     finished = folder.is_finished and folder.exists
     metrics, table = (folder.read_metrics(), folder.read_run()) if finished else (None, None)
     difference = None
-    with aside(path) as place:
+    with aside(path) as draft:
         if form == "onnx":
-            difference = write_onnx(model, place, prior)
+            difference = write_onnx(model, draft, prior)
         elif form == "torch":
-            difference = write_torch(model, place, prior)
+            difference = write_torch(model, draft, prior)
         elif form == "hub":
-            difference = write_hub_folder(model, place, metrics, table)
+            difference = write_hub_folder(model, draft, metrics, table)
         else:
-            place.write_text(model_card(model, metrics, table), encoding="utf-8")
+            draft.write_text(model_card(model, metrics, table), encoding="utf-8")
     return Exported(path, difference)
 
 

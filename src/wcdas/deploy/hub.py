@@ -62,11 +62,9 @@ def timm_classifier(backbone: TimmBackbone, head: nn.Module) -> str | None:
     """The name of the layer in timm's model that can be the head, if there is one."""
     import timm
 
-    if backbone.neck_settings[0] != "none":
-        return None
     settings = backbone.network.pretrained_cfg
-    name = settings.get("classifier")
-    if type(head) is not LinearHead or head.bias is None or not isinstance(name, str):
+    name, has_neck = settings.get("classifier"), backbone.neck_settings[0] != "none"
+    if has_neck or type(head) is not LinearHead or head.bias is None or not isinstance(name, str):
         return None
     with torch.device("meta"):
         whole = timm.create_model(settings["architecture"], num_classes=head.num_classes)
