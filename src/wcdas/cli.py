@@ -14,9 +14,9 @@ from wcdas.usage import (
     Command,
     argument,
     console,
+    evaluation_text,
     facts,
     flag,
-    measured,
     number,
     option,
     processes,
@@ -276,7 +276,7 @@ def evaluate(
     if as_json:
         print(json.dumps(metrics))
     else:
-        console().print(measured(metrics, per_class))
+        console().print(evaluation_text(metrics, per_class))
 
 
 @app.command(cls=Command, short_help="Say what is in images, with probabilities.")

@@ -148,7 +148,7 @@ def width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def measured(metrics: dict[str, Any], per_class: bool) -> str:
+def evaluation_text(metrics: dict[str, Any], per_class: bool) -> str:
     """Return what `wcdas evaluate` says of a run."""
     from wcdas.evaluation import class_table, result_table
 

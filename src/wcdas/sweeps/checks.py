@@ -14,7 +14,8 @@ from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks, choose_device
 from wcdas.run.automatic import SMALL
 from wcdas.run.build import build_run
-from wcdas.run.settings import changes, check_same, same_data
+from wcdas.run.folder import new_folder
+from wcdas.run.settings import changes, check_same, same_data, short_name
 from wcdas.run.spec import Config, Table, as_table, build, flat
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
@@ -40,7 +41,7 @@ def begin(
         plan = extended(before, asked)
     else:
         plan = new_plan(asked)
-        folder = SweepFolder.new(out, plan.source)
+        folder = SweepFolder(new_folder(out, f"{short_name(plan.source)}-sweep"))
     plan.check()
     return plan, folder, stored
 

@@ -20,7 +20,7 @@ from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, WorkError
 from wcdas.files import write_synced
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder, new_folder
+from wcdas.run.folder import RunFolder
 from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise
@@ -79,11 +79,6 @@ class SweepFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._plan = path / "sweep.toml"
-
-    @classmethod
-    def new(cls, out: str | Path | None, source: str) -> "SweepFolder":
-        """Return an empty folder: `out`, or runs/<data>-sweep-<n>, the first that is free."""
-        return cls(new_folder(out, f"{short_name(source)}-sweep"))
 
     @property
     def exists(self) -> bool:
