@@ -26,15 +26,16 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
 
 
 @contextmanager
-def explained(where: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise the errors of the block as an `InputError`, with where they happened in front.
+def explained(where: str, *errors: type[Exception], after: str = "") -> Iterator[None]:
+    """Raise the errors of the block as an `InputError` of one line that says where they happened.
 
     Args:
         where: the words in front, such as "neck: ".
         errors: which are meant; TypeError and ValueError unless given.
+        after: the words behind, such as "; expected a text file".
     """
     meant = errors or (TypeError, ValueError)
     try:
         yield
     except meant as error:
-        raise InputError(f"{where}{error}") from None
+        raise InputError(f"{where}{' '.join(str(error).split())}{after}") from None

@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
+
+UNREADABLE = (OSError, UnicodeDecodeError)
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -19,12 +21,9 @@ def natural(name: str) -> tuple[list[str | int], str]:
 
 def read_class_names(path: str | Path) -> list[str]:
     """Return the names in a text file, one a line in the order of the labels."""
-    try:
+    expected = "); expected a text file, a name a line"
+    with explained(f"class names cannot be read from {path} (", *UNREADABLE, after=expected):
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"class names cannot be read from {path} ({error}); expected a text file, a name a line"
-        ) from error
     names = [line.strip() for line in lines]
     while names and not names[-1]:
         names.pop()

@@ -27,7 +27,7 @@ from wcdas.data.sources.assembly import Images, assemble, decoded
 from wcdas.data.sources.options import Options
 from wcdas.data.sources.parquet import parquet_class_names, read_images, split_files
 from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 
 IMBALANCE = 100.0
 PIXELS = 3 * 32 * 32
@@ -174,7 +174,12 @@ def _read_binary(archive: Archive, path: Path) -> Official:
     channel.
     """
     names = [archive.class_names, *archive.train, *archive.test]
-    files = _files_of_folder(path, names) if path.is_dir() else _members(archive, path, names)
+    if path.is_dir():
+        expected = f"; expected {', '.join(names)}"
+        with explained(f"{path} is not complete: ", OSError, after=expected):
+            files = {name: (path / name).read_bytes() for name in names}
+    else:
+        files = _members(archive, path, names)
     class_names = files[archive.class_names].decode().split()
 
     def split(parts: tuple[str, ...], prefix: str) -> ArrayImages:
@@ -210,15 +215,6 @@ def download(archive: Archive, root: Path) -> Path:
             (root / part).unlink()
 
 
-def _files_of_folder(folder: Path, names: list[str]) -> dict[str, bytes]:
-    try:
-        return {name: (folder / name).read_bytes() for name in names}
-    except OSError as error:
-        raise InputError(
-            f"{folder} is not complete: {error}; expected {', '.join(names)}"
-        ) from error
-
-
 def _members(archive: Archive, path: Path, names: list[str]) -> dict[str, bytes]:
     """Return the known members, held in memory; nothing of the archive is written to disk."""
     if not check_md5(str(path), archive.md5):
@@ -227,14 +223,12 @@ def _members(archive: Archive, path: Path, names: list[str]) -> dict[str, bytes]
         )
     wanted = {f"{archive.folder}/{name}": name for name in names}
     files: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path) as tar:
-            for member in tar:
-                stream = tar.extractfile(member) if member.isfile() else None
-                if stream is not None and member.name in wanted:
-                    files[wanted[member.name]] = stream.read()
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise InputError(f"{path} cannot be read as a tar archive: {error}") from error
+    errors = (OSError, EOFError, tarfile.TarError)
+    with explained(f"{path} cannot be read as a tar archive: ", *errors), tarfile.open(path) as tar:
+        for member in tar:
+            stream = tar.extractfile(member) if member.isfile() else None
+            if stream is not None and member.name in wanted:
+                files[wanted[member.name]] = stream.read()
     missing = [name for name in names if name not in files]
     if missing:
         raise InputError(f"{path} lacks {archive.folder}/{missing[0]}; expected the official one")

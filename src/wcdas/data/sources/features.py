@@ -22,7 +22,7 @@ from wcdas.data.sources.options import Options
 from wcdas.data.sources.parquet import parquet_class_names, read_columns, read_schema
 from wcdas.data.sources.tables import image_column, label_column, read_labels
 from wcdas.data.split import stratified_split
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 
 VECTOR_COLUMNS = ("features", "feature", "vector", "embedding", "embeddings")
 
@@ -135,9 +135,7 @@ def _in_test(splits: list[Any], file: Path) -> Tensor:
 
 
 def _load(file: Path) -> NDArray[Any]:
-    try:
+    expected = "); expected a plain array of numbers or names"
+    errors = (OSError, ValueError, EOFError)
+    with explained(f"{file} cannot be read as .npy (", *errors, after=expected):
         return np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{file} cannot be read as .npy ({error}); expected a plain array of numbers or names"
-        ) from error

@@ -22,7 +22,7 @@ from wcdas.data.sources.tables import (
     split_names,
     stored_class_names,
 )
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 
 if TYPE_CHECKING:
     import datasets
@@ -106,20 +106,15 @@ def _mapped(folder: Path) -> pa.Table:
     parts = []
     for entry in _read(folder / "state.json", "_data_files"):
         file = folder / Path(str(entry["filename"])).name
-        try:
+        with explained(f"{file} cannot be read as Arrow: ", OSError, pa.ArrowException):
             parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
-        except (OSError, pa.ArrowException) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{file} cannot be read as Arrow: {reason}") from error
     if not parts:
         raise InputError(f"{folder} names no Arrow files; expected what save_to_disk writes")
     return pa.concat_tables(parts)
 
 
 def _read(file: Path, key: str) -> list[Any]:
-    try:
+    expected = "); expected what save_to_disk of `datasets` writes"
+    errors = (OSError, ValueError, KeyError, TypeError)
+    with explained(f"{file} cannot be read (", *errors, after=expected):
         return list(json.loads(file.read_text(encoding="utf-8"))[key])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{file} cannot be read ({error}); expected what save_to_disk of `datasets` writes"
-        ) from error

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from wcdas.data.classes import encode_labels
+from wcdas.data.classes import UNREADABLE, encode_labels
 from wcdas.data.dataset import Dataset, FileImages
 from wcdas.data.sources.assembly import TEST_WORDS, dataset_of_images
 from wcdas.data.sources.options import Options
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 
 
 class Line(NamedTuple):
@@ -65,12 +65,9 @@ def open_list(file: Path, options: Options) -> Dataset:
 
 def parse_list(file: Path) -> list[Line]:
     """Return the lines of a list file."""
-    try:
+    expected = "); expected lines “path label”"
+    with explained(f"{file} cannot be read as a list file (", *UNREADABLE, after=expected):
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{file} cannot be read as a list file ({error}); expected lines “path label”"
-        ) from error
     lines = []
     for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
         if not line or line.startswith("#"):

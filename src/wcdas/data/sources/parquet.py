@@ -3,8 +3,7 @@
 In a folder, files whose names contain "train" and "test" (or "validation") are the two sets.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from wcdas.data.sources.tables import (
     split_names,
     stored_class_names,
 )
-from wcdas.errors import InputError
+from wcdas.errors import InputError, explained
 
 
 def is_parquet(path: Path) -> bool:
@@ -74,19 +73,10 @@ def read_images(
 
 
 def read_schema(file: Path) -> pa.Schema:
-    with _as_parquet(file):
+    with explained(f"{file} cannot be read as Parquet: ", OSError, pa.ArrowException):
         return pq.read_schema(file)
 
 
 def read_columns(file: Path, columns: list[str]) -> pa.Table:
-    with _as_parquet(file):
+    with explained(f"{file} cannot be read as Parquet: ", OSError, pa.ArrowException):
         return pq.read_table(file, columns=columns, partitioning=None)
-
-
-@contextmanager
-def _as_parquet(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file} cannot be read as Parquet: {reason}") from error
