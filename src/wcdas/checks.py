@@ -53,10 +53,13 @@ def check_labels(labels: Tensor, batch: int, num_classes: int) -> None:
             raise ValueError(f"label {wrong} is out of range; expected 0 to {num_classes - 1}")
 
 
-def check_soft_targets(targets: Tensor, batch: int, num_classes: int) -> None:
-    if not targets.is_floating_point() or targets.shape != (batch, num_classes):
+def check_target(target: Tensor, batch: int, num_classes: int) -> None:
+    """Labels, or class probabilities."""
+    if not target.is_floating_point():
+        check_labels(target, batch, num_classes)
+    elif target.shape != (batch, num_classes):
         raise ValueError(
-            f"targets are {targets.dtype} of shape {tuple(targets.shape)}; expected integer labels "
+            f"targets are {target.dtype} of shape {tuple(target.shape)}; expected integer labels "
             f"({batch},) or class probabilities ({batch}, {num_classes})"
         )
 

@@ -12,7 +12,7 @@ from wcdas.checks import (
     check_from_zero,
     check_labels,
     check_reduction,
-    check_soft_targets,
+    check_target,
     check_whole,
 )
 from wcdas.heads.functional.arithmetic import full_precision, matmul, unit, without_autocast
@@ -103,11 +103,10 @@ class Head(nn.Module):
                 log_prior = log_prior.to(x)
 
             def each(labels: Tensor) -> Tensor:
+                check_target(labels, batch, self.num_classes)
                 if labels.is_floating_point():
-                    check_soft_targets(labels, batch, self.num_classes)
                     logits = self.logits(x, None)
                     return _cross_entropy(logits, labels.to(x), label_smoothing, log_prior)
-                check_labels(labels, batch, self.num_classes)
                 return self.losses(x, labels.long(), label_smoothing, log_prior)
 
             losses = loss_of(target, each)

@@ -29,13 +29,13 @@ class AffinityLoss(ClassificationLoss):
         check_positive("margin", margin, at_most=1)
         self.margin = margin
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         d = logits.exp()
-        if targets.is_floating_point():
+        if target.is_floating_point():
             hinges = (self.margin + d[:, None, :] - d[:, :, None]).relu()  # (batch, y, j)
             own = torch.eye(d.shape[1], dtype=torch.bool, device=d.device)
-            return (targets * hinges.masked_fill(own, 0).sum(2)).sum(1)
-        y = targets[:, None]
+            return (target * hinges.masked_fill(own, 0).sum(2)).sum(1)
+        y = target[:, None]
         return (self.margin + d - d.gather(1, y)).relu().scatter(1, y, 0).sum(1)
 
 

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from wcdas.checks import (
     check_from_zero,
-    check_labels,
     check_reduction,
-    check_soft_targets,
+    check_target,
     values_are_readable,
 )
 from wcdas.heads.functional.arithmetic import full_precision, without_autocast
@@ -34,7 +33,7 @@ class Loss(nn.Module):
 
 
 class ClassificationLoss(Loss):
-    """Base of the losses on logits; a loss overrides `losses(logits, targets) → (batch,)`.
+    """Base of the losses on logits; a loss overrides `losses(logits, target) → (batch,)`.
 
     `labels` are class indices (batch,), `MixedLabels`, or class probabilities (batch, classes).
     Label smoothing ε turns them into the probabilities (1 − ε)·t + ε/C. Arithmetic is in float32,
@@ -50,33 +49,30 @@ class ClassificationLoss(Loss):
         self.label_smoothing = label_smoothing
         self.reduction = reduction
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of each sample (N,), from logits and class probabilities (N, C)."""
-        raise NotImplementedError(f"{type(self).__name__} does not define losses(logits, targets)")
+        raise NotImplementedError(f"{type(self).__name__} does not define losses(logits, target)")
 
     def forward(self, logits: Tensor, labels: Tensor | MixedLabels) -> Tensor:
         check_logits(logits, self.num_classes)
         return reduced(loss_of(labels, lambda y: self._each(logits, y)), self.reduction)
 
     def _each(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if labels.is_floating_point():
-            check_soft_targets(labels, *logits.shape)
-        else:
-            check_labels(labels, *logits.shape)
+        check_target(labels, *logits.shape)
         with without_autocast(logits):
             logits = full_precision(logits)
-            targets = labels.to(logits.dtype) if labels.is_floating_point() else labels.long()
+            target = labels.to(logits.dtype) if labels.is_floating_point() else labels.long()
             if self.label_smoothing:
-                t = as_probabilities(targets, logits)
-                targets = (1 - self.label_smoothing) * t + self.label_smoothing / logits.shape[1]
-            return self.losses(logits, targets)
+                t = as_probabilities(target, logits)
+                target = (1 - self.label_smoothing) * t + self.label_smoothing / logits.shape[1]
+            return self.losses(logits, target)
 
 
-def as_probabilities(targets: Tensor, logits: Tensor) -> Tensor:
-    """Targets as class probabilities (batch, classes): class indices become one-hot rows."""
-    if targets.is_floating_point():
-        return targets
-    return torch.zeros_like(logits).scatter(1, targets[:, None], 1.0)
+def as_probabilities(target: Tensor, logits: Tensor) -> Tensor:
+    """A target as class probabilities (batch, classes): class indices become one-hot rows."""
+    if target.is_floating_point():
+        return target
+    return torch.zeros_like(logits).scatter(1, target[:, None], 1.0)
 
 
 def check_logits(logits: Tensor, num_classes: int | None) -> None:

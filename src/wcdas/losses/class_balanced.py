@@ -54,8 +54,8 @@ class ClassBalancedLoss(FocalLoss):
             "class_weights", class_balanced_weights(counts, beta), persistent=False
         )
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         w = self.class_weights.to(logits.dtype)
-        if targets.is_floating_point():
-            return super().losses(logits, w * targets)
-        return w[targets] * super().losses(logits, targets)
+        if target.is_floating_point():
+            return super().losses(logits, w * target)
+        return w[target] * super().losses(logits, target)

@@ -26,5 +26,5 @@ class CrossEntropyLoss(ClassificationLoss):
     def prior_strength(cls, **options: Any) -> float:
         return 0.0
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(logits, targets, reduction="none")
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(logits, target, reduction="none")

@@ -51,10 +51,10 @@ class EqualizationLoss(ClassificationLoss):
         self.gamma = gamma
         self.register_buffer("is_rare", n / n.sum() < threshold, persistent=False)
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         if self.training:
             beta = torch.rand_like(logits) < self.gamma
-            dropped = beta & self.is_rare & (as_probabilities(targets, logits) == 0)
+            dropped = beta & self.is_rare & (as_probabilities(target, logits) == 0)
             # Not −∞, which a soft target of 0 would turn into NaN.
             logits = logits.masked_fill(dropped, torch.finfo(logits.dtype).min)
-        return F.cross_entropy(logits, targets, reduction="none")
+        return F.cross_entropy(logits, target, reduction="none")

@@ -46,11 +46,11 @@ class EquilibriumLoss(ClassificationLoss):
         self.alpha = alpha
         self.register_buffer("scores", torch.full((num_classes,), float(initial_score)))
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         if self.training:
-            self.move_scores(logits.detach(), as_probabilities(targets, logits))
+            self.move_scores(logits.detach(), as_probabilities(target, logits))
         log_s = self.scores.to(logits.dtype).clamp_min(torch.finfo(logits.dtype).tiny).log()
-        return F.cross_entropy(logits + log_s, targets, reduction="none")
+        return F.cross_entropy(logits + log_s, target, reduction="none")
 
     @torch.no_grad()
     def move_scores(self, logits: Tensor, t: Tensor) -> None:

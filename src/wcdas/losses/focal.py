@@ -50,13 +50,13 @@ class FocalLoss(ClassificationLoss):
         self.alpha = alpha
         self.activation = activation
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         if self.activation == "sigmoid":
-            return self.sigmoid_losses(logits, as_probabilities(targets, logits))
+            return self.sigmoid_losses(logits, as_probabilities(target, logits))
         log_p = logits.log_softmax(dim=1)
-        if targets.is_floating_point():
-            return (targets * self.faded(log_p)).sum(dim=1)
-        return self.faded(log_p.gather(1, targets[:, None])).squeeze(1)
+        if target.is_floating_point():
+            return (target * self.faded(log_p)).sum(dim=1)
+        return self.faded(log_p.gather(1, target[:, None])).squeeze(1)
 
     def sigmoid_losses(self, logits: Tensor, t: Tensor) -> Tensor:
         """The binary form, summed over the classes."""

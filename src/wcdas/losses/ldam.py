@@ -53,9 +53,9 @@ class LDAMLoss(ClassificationLoss):
         self.register_buffer("margins", max_margin * (n.min() / n) ** 0.25, persistent=False)
         self.register_buffer("class_weights", weights, persistent=False)
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         margins, w = self.margins.to(logits.dtype), self.class_weights.to(logits.dtype)
-        t = as_probabilities(targets, logits)
+        t = as_probabilities(target, logits)
         z = logits - self.scale * margins * t
-        losses = F.cross_entropy(z, targets, weight=w, reduction="none")
+        losses = F.cross_entropy(z, target, weight=w, reduction="none")
         return losses / (t * w).sum(dim=1).mean()

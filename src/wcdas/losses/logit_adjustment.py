@@ -43,9 +43,9 @@ class LogitAdjustmentLoss(ClassificationLoss):
     def prior_strength(cls, **options: Any) -> float:
         return float(options.get("tau", 1.0))
 
-    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, logits: Tensor, target: Tensor) -> Tensor:
         adjusted = logits + self.tau * self.log_prior.to(logits.dtype)
-        return F.cross_entropy(adjusted, targets, reduction="none")
+        return F.cross_entropy(adjusted, target, reduction="none")
 
 
 class BalancedSoftmaxLoss(LogitAdjustmentLoss):
