@@ -20,7 +20,7 @@ MODULES = ["wcdas"] + [
     f"wcdas.{name}" for name in ("circular", "heads", "losses", "evaluation", "deploy")
 ]
 # Helpers of the package itself, or what a page describes in words.
-APART = {"wcdas.METHODS", "wcdas.circular", "wcdas.losses.LOSSES"}
+APART = {"wcdas.METHODS", "wcdas.circular", "wcdas.heads", "wcdas.losses", "wcdas.losses.LOSSES"}
 
 
 def public() -> list[str]:
