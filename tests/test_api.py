@@ -107,7 +107,12 @@ def test_state_of_the_process_is_given_back(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"stages.classifier.head": "foo"}, {"stages.classifier.sampler_options.x": 1}],
+    [
+        {"stages.representation.head": "foo"},
+        {"stages.representation.sampler_options.x": 1},
+        {"stages.representation.sampler": "foo"},
+        {"stages.representation.loss": "foo"},
+    ],
 )
 def test_a_start_that_fails_leaves_nothing(tmp_path, settings):
     with pytest.raises(InputError):

@@ -25,13 +25,14 @@ from wcdas.report import report_on
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
 from wcdas.run.console import announce, tell, warn
-from wcdas.run.finish import Outputs, finish, run_table
+from wcdas.run.finish import Outputs, finish
 from wcdas.run.folder import (
     RunFolder,
     check_free,
     failures_explained,
     new_folder,
     nothing_left_behind,
+    run_table,
 )
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.loop import Loop
@@ -142,7 +143,7 @@ def train(
         dataset = _open(source, request.data, skip_bad, name)
         config, notes = request.resolve(dataset, source, kind, skip_bad)
     folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
-    _train(config, dataset, folder, around, run_table(config, dataset, request.given), notes)
+    _train(config, dataset, folder, around, request.given, notes)
     return Run(folder.path)
 
 
@@ -277,13 +278,13 @@ def _train(
     dataset: Dataset,
     folder: RunFolder,
     around: Surroundings,
-    new: Table | None = None,
+    given: Sequence[Table] | None = None,
     notes: Sequence[str] = (),
     interrupt: Interrupt | None = None,
 ) -> None:
     """Train, evaluate and report, from the last checkpoint if there is one.
 
-    `new` is what run.toml shall hold; None for a run whose folder says what it is.
+    `given` is what was set for a new run; None for one whose folder says what it is.
     """
     with (
         ranks(around.device) as here,
@@ -294,8 +295,8 @@ def _train(
         with _busy(console, "preparing the model"):
             method = find_method(config.method)
             run = build_run(config, method, dataset, folder, here, around.workers)
-        table = folder.read_run() if new is None else new
-        created = new is not None and here.is_main
+        table = folder.read_run() if given is None else run_table(config, dataset, given)
+        created = given is not None and here.is_main
         if created:
             folder.create(table)
         announce(console, config, dataset, folder, here.device, notes)

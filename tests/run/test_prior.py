@@ -2,8 +2,7 @@
 
 import pytest
 
-from wcdas.run.finish import trained_prior
-from wcdas.run.spec import Stage
+from wcdas.run.spec import build
 
 
 @pytest.mark.parametrize(
@@ -31,4 +30,5 @@ from wcdas.run.spec import Stage
     ],
 )
 def test_trained_prior(stage, prior):
-    assert trained_prior(Stage(**stage)) == prior
+    table = {"method": "softmax", "head": {"name": "linear"}, "data": {}}
+    assert build(table | {"stages": {"one": stage}}).prior == prior

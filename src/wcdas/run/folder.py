@@ -3,17 +3,22 @@
 import errno
 import json
 import os
+import platform
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+import torch
 
+import wcdas
+from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, WorkError
 from wcdas.files import write_synced
+from wcdas.run.spec import Config, as_table
 
 
 class RunFolder:
@@ -93,6 +98,22 @@ class RunFolder:
         return InputError(
             f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
         )
+
+
+def run_table(
+    config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return what run.toml holds; `given` is what was set for the run, later over earlier."""
+    versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
+    info = {
+        "fingerprint": dataset.fingerprint,
+        "prior": config.prior,
+        "class_counts": dataset.class_counts.tolist(),
+        "data": dataset.description,
+        "given": [dict(layer) for layer in given],
+        "versions": versions | {"python": platform.python_version()},
+    }
+    return as_table(config) | {"info": info}
 
 
 def finished_runs(path: Path) -> list[Path]:

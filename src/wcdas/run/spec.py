@@ -16,6 +16,7 @@ from wcdas.data.samplers import SAMPLERS
 from wcdas.errors import InputError, explained, unknown
 from wcdas.heads import HEADS
 from wcdas.heads.margins import AnnealedMarginHead
+from wcdas.losses import LOSSES
 from wcdas.methods import find_method
 
 Table = dict[str, Any]  # as TOML has them
@@ -261,6 +262,21 @@ class Config:
             if name == last:
                 break
         return head, built
+
+    @property
+    def prior(self) -> str:
+        """The class prior of its logits, "train" or "uniform", or "none" where there is no such
+        reading: what the method says, or what follows from the last stage."""
+        method, stage = find_method(self.method), list(self.stages.values())[-1]
+        if method.prior or method.training_step:
+            return method.prior or "none"
+        strength = LOSSES[stage.loss].prior_strength(**stage.loss_options)
+        if stage.trains == "nothing" or strength is None:
+            return "none"
+        tau, drawn = strength + stage.prior, SAMPLERS[stage.sampler].prior
+        if drawn == "train" and tau == 1:
+            return "uniform"
+        return drawn if tau == 0 else "none"
 
 
 def keys(kind: type = Config, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:

@@ -11,8 +11,7 @@ from rich.console import Console
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InterruptedRunError
 from wcdas.processes import choose_device
-from wcdas.run.finish import run_table
-from wcdas.run.folder import RunFolder
+from wcdas.run.folder import RunFolder, run_table
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
 from wcdas.run.settings import remembered
