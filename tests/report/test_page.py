@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from wcdas.report import write_report
-from wcdas.report.chart import DARK, LIGHT
+from wcdas.report.charts import DARK, LIGHT
 from wcdas.report.document import LIBRARY, TEMPLATES
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -131,7 +131,7 @@ def test_a_class_without_test_images(odd_page):
     assert "Put images of every class in the test set." in odd_page.text
 
 
-def test_pictures_have_alternatives_and_charts_are_told(digits_page):
+def test_pictures_have_alternatives_and_charts_are_told(digits_page, digits_run):
     pictures = list(digits_page.of("img"))
     assert pictures
     assert all(a["alt"] for a in pictures)
@@ -142,8 +142,11 @@ def test_pictures_have_alternatives_and_charts_are_told(digits_page):
         assert plot["aria-label"]
         assert plot["tabindex"] == "0"
         assert set(plot["aria-describedby"].split()) <= ids
-    for chart in json.loads(digits_page.data)["charts"].values():
-        assert len(chart["told"]) > 20
+    text = (digits_run.path / "report.html").read_text("utf-8")
+    for name in json.loads(digits_page.data)["charts"]:
+        told = re.search(f'<span id="told-{name}">([^<]*)</span>', text)[1]
+        assert len(told) > 20
+        assert told.endswith(".")
 
 
 def test_a_head_without_rho(odd_softmax):

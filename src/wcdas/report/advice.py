@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wcdas.evaluation.table import percent
 from wcdas.groups import FEW
-from wcdas.report.chart import counted, signed
+from wcdas.report.charts import counted, signed
 from wcdas.report.facts import FAR_BELOW, Facts, Failing
 from wcdas.run.automatic import smaller_batch
 
@@ -25,7 +25,7 @@ NAMED, MOST = 3, 6  # failing classes that are named; advice on a page
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do, the numbers that speak for it, and the command if there is one."""
+    """A thing to do, the numbers that speak for it, and the command if there is one."""
 
     what: str
     why: str
@@ -329,7 +329,7 @@ OF_ANY_RUN = (learnt_nothing, epochs_of_a_single_step, classes_not_tested, basel
 
 
 def advise(facts: Facts) -> list[Advice]:
-    """Of a run that learnt nothing, the numbers say nothing else."""
+    """Return what to try next; where nothing was learnt, the numbers say nothing else."""
     rules = RULES if learnt_nothing(facts) is None else OF_ANY_RUN
     return [advice for rule in rules if (advice := rule(facts)) is not None][:MOST]
 

@@ -1,17 +1,64 @@
-"""The charts of one run, and those of several runs on one page."""
+"""The charts of a page as numbers: those of one run, and those of several beside each other.
+
+The page draws them, and the files that somebody asks for.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
-import torch
-
-from wcdas.evaluation.table import percent
-from wcdas.groups import GROUPS, IN_WORDS, group_means
-from wcdas.report.chart import Axis, Chart, Series, counted, percents, rounded
+from wcdas.groups import GROUPS, IN_WORDS
 from wcdas.report.measure import ANGLE_BINS
 from wcdas.report.record import Record
+
+# Told apart by colour-blind readers, and at least 3 : 1 against the page in both themes.
+LIGHT = (
+    "#0072b2", "#c14a00", "#00795a", "#a8487f", "#6b5b00",
+    "#5a4fcf", "#1a1a1a", "#b00020", "#00707a", "#7a4b1f",
+)  # fmt: skip
+DARK = (
+    "#56b4e9", "#ff9a57", "#3fcfa3", "#e39bc4", "#d6c94a",
+    "#a79bff", "#f0f0f0", "#ff8a80", "#5ad1dc", "#d9a066",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    label: str
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    numbers: bool = True  # False: places on a map, which mean nothing by themselves
+
+
+@dataclass(frozen=True)
+class Series:
+    """Numbers under one name; `classes` says which class each point is of, `notes` what hovering
+    adds. `colour` counts in the palette."""
+
+    name: str
+    kind: Literal["points", "line", "steps", "bars"]
+    colour: int
+    x: Sequence[float]
+    y: Sequence[float | None]
+    dashed: bool = False
+    classes: Sequence[int] | None = None
+    notes: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """`marks` are vertical lines with a name."""
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    series: Sequence[Series]
+    marks: Sequence[tuple[float, str]] = ()
+
 
 TRAINING_IMAGES = Axis("training images of the class", log=True)
 PERCENT = Axis("accuracy in %", low=0, high=100)
@@ -50,19 +97,8 @@ def compared_charts(runs: Mapping[str, Record], same_classes: bool) -> dict[str,
 
 def _accuracy(record: Record) -> Chart:
     values = percents(record.accuracy)
-    series = _by_group(record, values)
-    if len(values) >= TREND_FROM:
-        series.append(trend("mean", record.class_counts, values, 6))
-    parts = [
-        f"{group} {percent(record.metrics[group])} %"
-        for group in GROUPS
-        if record.metrics[group] is not None
-    ]
-    untested = values.count(None)
-    told = f"Mean accuracy of the classes: {', '.join(parts)}." if parts else "Nothing to measure."
-    if untested:
-        told += f" {counted(untested, 'class has', 'classes have')} no test images and no dot."
-    return Chart("accuracy", "Accuracy of each class", told, TRAINING_IMAGES, PERCENT, series)
+    series = _by_group(record, values) + _trend(record, "mean", 6, values)
+    return Chart("accuracy", "Accuracy of each class", TRAINING_IMAGES, PERCENT, series)
 
 
 def _compared_accuracy(runs: Mapping[str, Record]) -> Chart:
@@ -70,22 +106,16 @@ def _compared_accuracy(runs: Mapping[str, Record]) -> Chart:
     for colour, (label, record) in enumerate(runs.items()):
         values = percents(record.accuracy)
         series.append(_dots(record, label, colour, values))
-        if len(values) >= TREND_FROM:
-            series.append(trend(f"{label}, mean", record.class_counts, values, colour))
-    parts = [f"{label} {percent(record.headline)} %" for label, record in runs.items()]
-    told = f"One dot a class and run. All: {', '.join(parts)}."
-    return Chart("accuracy", "Accuracy of each class", told, TRAINING_IMAGES, PERCENT, series)
+        series += _trend(record, f"{label}, mean", colour, values)
+    return Chart("accuracy", "Accuracy of each class", TRAINING_IMAGES, PERCENT, series)
 
 
 def _rho(record: Record) -> Chart | None:
     rho = record.measured["rho"]
     if rho is None:
         return None
-    means = group_means(torch.tensor(rho, dtype=torch.float64), torch.tensor(record.class_counts))
-    parts = [f"{group} {mean:.3f}" for group, mean in means.items() if mean is not None]
-    told = f"Mean ρ: {', '.join(parts)}."
     series = _by_group(record, rho)
-    return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, RHO, series)
+    return Chart("rho", "Concentration ρ of each class", TRAINING_IMAGES, RHO, series)
 
 
 def _compared_rho(runs: Mapping[str, Record]) -> Chart:
@@ -94,8 +124,7 @@ def _compared_rho(runs: Mapping[str, Record]) -> Chart:
         for colour, (label, record) in enumerate(runs.items())
         if record.measured["rho"] is not None
     ]
-    told = "One dot a class, of the runs whose head has a ρ."
-    return Chart("rho", "Concentration ρ of each class", told, TRAINING_IMAGES, RHO, series)
+    return Chart("rho", "Concentration ρ of each class", TRAINING_IMAGES, RHO, series)
 
 
 def _angles(record: Record) -> Chart | None:
@@ -103,12 +132,10 @@ def _angles(record: Record) -> Chart | None:
     if angles is None:
         return None
     middles = [180 / ANGLE_BINS * (i + 0.5) for i in range(ANGLE_BINS)]
-    series, told = [], []
+    series = []
     for colour, group in enumerate(GROUPS):
         if not sum(angles["own"][group]):
             continue
-        own, other = angles["mean_own"][group], angles["mean_other"][group]
-        told.append(f"{group} {own:.0f}° to the own class, {other:.0f}° to the nearest other")
         for kind, name in (("own", "own class"), ("other", "nearest other")):
             counts = angles[kind][group]
             shares = [rounded(100 * n / sum(counts)) for n in counts]
@@ -117,7 +144,6 @@ def _angles(record: Record) -> Chart | None:
     return Chart(
         "angles",
         "Angles between features and class weights",
-        f"Mean angle of the test samples: {'; '.join(told)}.",
         Axis("angle in degrees", low=0, high=180),
         Axis("share of the group in %", low=0),
         series,
@@ -136,10 +162,7 @@ def _learning(record: Record) -> Chart | None:
         tested, values = _tested(record, group)
         if any(value is not None for value in values):
             series.append(Series(f"test, {group}", "line", colour, tested, values))
-    told = "Accuracy while training. The last epoch is the result, whatever came before."
-    if any(s.get("mixup") or s.get("cutmix") for s in record.run["stages"].values()):
-        told += " Training images are mixed two by two, and one of the two labels counts."
-    return Chart("learning", "Accuracy while training", told, EPOCH, PERCENT, series, marks)
+    return Chart("learning", "Accuracy while training", EPOCH, PERCENT, series, marks)
 
 
 def _compared_learning(runs: Mapping[str, Record]) -> Chart:
@@ -147,29 +170,24 @@ def _compared_learning(runs: Mapping[str, Record]) -> Chart:
         Series(label, "line", colour, *_tested(record, record.metrics["headline"]))
         for colour, (label, record) in enumerate(runs.items())
     ]
-    told = "Accuracy on the test set while training; the last epoch is the result."
-    return Chart("learning", "Accuracy while training", told, EPOCH, PERCENT, series)
+    return Chart("learning", "Accuracy while training", EPOCH, PERCENT, series)
 
 
 def _loss(record: Record) -> Chart | None:
     if not record.log:
         return None
     epochs, marks = _epochs_and_stages(record.log)
-    losses = [line["loss"] for line in record.log]
-    told = f"From {losses[0]:.3g} to {losses[-1]:.3g} in {counted(len(epochs), 'epoch')}" + (
-        f", stages {' → '.join(name for _, name in marks)}." if len(marks) > 1 else "."
-    )
-    series = [Series("training loss", "line", 6, epochs, [rounded(v) for v in losses])]
-    return Chart("loss", "Training loss", told, EPOCH, LOSS, series, marks)
+    losses = [rounded(line["loss"]) for line in record.log]
+    series = [Series("training loss", "line", 6, epochs, losses)]
+    return Chart("loss", "Training loss", EPOCH, LOSS, series, marks)
 
 
 def _compared_loss(runs: Mapping[str, Record]) -> Chart:
     series = []
     for colour, (label, record) in enumerate(runs.items()):
         losses = [rounded(line["loss"]) for line in record.log]
-        series.append(Series(label, "line", colour, list(range(1, len(losses) + 1)), losses))
-    told = "The loss of each run; losses of different methods are not on one scale."
-    return Chart("loss", "Training loss", told, EPOCH, LOSS, series)
+        series.append(Series(label, "line", colour, _epochs_and_stages(record.log)[0], losses))
+    return Chart("loss", "Training loss", EPOCH, LOSS, series)
 
 
 def _rho_training(record: Record) -> Chart | None:
@@ -177,28 +195,19 @@ def _rho_training(record: Record) -> Chart | None:
     if len(lines) < len(record.log) or not lines:
         return None
     epochs, marks = _epochs_and_stages(record.log)
-    series, means = [], []
-    for colour, group in enumerate(GROUPS):
-        if lines[-1].get(group) is not None:
-            means.append(f"{group} {lines[0][group]:.3f} → {lines[-1][group]:.3f}")
-            rho = [rounded(line[group]) for line in lines]
-            series.append(Series(group, "line", colour, epochs, rho))
-    told = f"Mean ρ of the groups, first and last epoch: {'; '.join(means)}."
+    series = [
+        Series(group, "line", colour, epochs, [rounded(line[group]) for line in lines])
+        for colour, group in enumerate(GROUPS)
+        if lines[-1].get(group) is not None
+    ]
     axis = Axis("mean ρ", low=0, high=1)
-    return Chart("rho-training", "ρ while training", told, EPOCH, axis, series, marks)
+    return Chart("rho-training", "ρ while training", EPOCH, axis, series, marks)
 
 
 def _reliability(record: Record) -> Chart | None:
     bins = record.measured["reliability"]
     if not any(b["images"] for b in bins):
         return None
-    sure, right = record.measured["confidence"], record.metrics["top1"]
-    lean = "too sure" if sure > right else "not sure enough"
-    lean = "about right" if abs(sure - right) < 0.01 else lean
-    told = (
-        f"Mean confidence {percent(sure)} %, accuracy {percent(right)} %: on the whole {lean}. "
-        f"Expected calibration error {percent(record.metrics['ece'])} %."
-    )
     accuracy = Series(
         "accuracy",
         "bars",
@@ -208,7 +217,7 @@ def _reliability(record: Record) -> Chart | None:
         notes=[counted(b["images"], "test sample") for b in bins],
     )
     series = [accuracy, AS_SURE_AS_RIGHT]
-    return Chart("reliability", "Reliability", told, CONFIDENCE, PERCENT, series)
+    return Chart("reliability", "Reliability", CONFIDENCE, PERCENT, series)
 
 
 def _compared_reliability(runs: Mapping[str, Record]) -> Chart:
@@ -217,9 +226,7 @@ def _compared_reliability(runs: Mapping[str, Record]) -> Chart:
         filled = [b for b in record.measured["reliability"] if b["images"]]
         x, y = (percents([b[key] for b in filled]) for key in ("confidence", "accuracy"))
         series.append(Series(label, "line", colour, [v or 0.0 for v in x], y))
-    parts = [f"{label} {percent(record.metrics['ece'])} %" for label, record in runs.items()]
-    told = f"Expected calibration error: {', '.join(parts)}."
-    return Chart("reliability", "Reliability", told, CONFIDENCE, PERCENT, series)
+    return Chart("reliability", "Reliability", CONFIDENCE, PERCENT, series)
 
 
 def _map(record: Record) -> Chart | None:
@@ -239,33 +246,19 @@ def _map(record: Record) -> Chart | None:
             notes = ["recognised" if t == p else f"taken for {names[p]}" for _, _, t, p in of]
             x, y, classes = ([row[i] for row in of] for i in range(3))
             series.append(Series(label, "points", colour, x, y, classes=classes, notes=notes))
-    wrong = sum(true != predicted for *_, true, predicted in rows)
-    told = (
-        f"{len(rows):,} of {found['of']:,} test samples, {wrong:,} of them taken for another "
-        "class. Samples that lie together have features of similar direction (t-SNE); distances "
-        "between groups mean little."
-    )
     blank = Axis("", numbers=False)
-    return Chart("map", "Map of the test features", told, blank, blank, series)
+    return Chart("map", "Map of the test features", blank, blank, series)
 
 
 def _tail(record: Record) -> Chart:
     order = sorted(range(len(record.class_counts)), key=lambda c: (-record.class_counts[c], c))
     ranks = {c: rank for rank, c in enumerate(order, 1)}
-    tail = record.tail
-    told = (
-        f"{counted(tail.classes, 'class', 'classes')}, {tail.images:,} training samples: the "
-        f"largest class has {tail.largest:,}, the smallest {tail.smallest:,}. Gini coefficient "
-        f"{tail.gini:.2f}, where 0 is balanced."
-    )
     series = [
-        Series(
-            s.name, s.kind, s.colour, [ranks[c] for c in s.classes or ()], s.x, classes=s.classes
-        )
+        Series(s.name, s.kind, s.colour, [ranks[c] for c in s.classes or ()], s.x, False, s.classes)
         for s in _by_group(record, [ranks[c] for c in range(len(order))])
     ]
     axes = Axis("classes, the largest first", low=0), Axis("training images", log=True)
-    return Chart("tail", "The dataset's tail", told, *axes, series)
+    return Chart("tail", "The dataset's tail", *axes, series)
 
 
 def _by_group(record: Record, values: Sequence[float | None]) -> list[Series]:
@@ -289,26 +282,23 @@ def _dots(record: Record, name: str, colour: int, values: Sequence[float | None]
     return Series(name, "points", colour, x, [values[c] for c in members], classes=members)
 
 
-def trend(
-    name: str, class_counts: Sequence[int], values: Sequence[float | None], colour: int
-) -> Series:
-    """Return the mean over classes of similar size, in bins of equal width in log n."""
-    pairs = [(max(n, 0.5), v) for n, v in zip(class_counts, values, strict=True) if v is not None]
-    if not pairs:
-        return Series(name, "line", colour, [], [])
-    low, high = (math.log(f(n for n, _ in pairs)) for f in (min, max))
+def _trend(record: Record, name: str, colour: int, values: Sequence[float | None]) -> list[Series]:
+    """Of many classes, the mean over those of similar size, in bins of equal width in log n."""
+    if len(values) < TREND_FROM:
+        return []
+    counts = [math.log(max(n, 0.5)) for n in record.class_counts]
+    pairs = [(n, value) for n, value in zip(counts, values, strict=True) if value is not None]
+    low, high = (f((n for n, _ in pairs), default=0.0) for f in (min, max))
     bins: dict[int, list[tuple[float, float]]] = {}
     for n, value in pairs:
-        share = (math.log(n) - low) / (high - low) if high > low else 0.0
-        bins.setdefault(min(int(share * TREND_BINS), TREND_BINS - 1), []).append(
-            (math.log(n), value)
-        )
+        share = (n - low) / (high - low) if high > low else 0.0
+        bins.setdefault(min(int(share * TREND_BINS), TREND_BINS - 1), []).append((n, value))
     means = [
-        (math.exp(sum(x for x, _ in of) / len(of)), sum(y for _, y in of) / len(of))
+        [sum(column) / len(of) for column in zip(*of, strict=True)]
         for _, of in sorted(bins.items())
     ]
-    x, y = ([rounded(pair[i]) or 0.0 for pair in means] for i in (0, 1))
-    return Series(name, "line", colour, x, y)
+    x, y = [rounded(math.exp(n)) or 0.0 for n, _ in means], [rounded(mean) for _, mean in means]
+    return [Series(name, "line", colour, x, y)]
 
 
 def _epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tuple[float, str]]]:
@@ -324,3 +314,21 @@ def _tested(record: Record, metric: str) -> tuple[list[int], list[float | None]]
     """The epochs after which the run was tested, and a metric in percent."""
     tests = {at: line["test"] for at, line in enumerate(record.log, 1) if line.get("test")}
     return list(tests), percents([test[metric] for test in tests.values()])
+
+
+def rounded(value: float | None, digits: int = 4) -> float | None:
+    """Keep the digits that can be seen; the others would only make the file larger."""
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
+def percents(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else rounded(100 * value) for value in values]
+
+
+def signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def counted(n: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: 1 image, 1,000 images."""
+    return f"{n:,} {one if n == 1 else several or one + 's'}"

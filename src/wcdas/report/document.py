@@ -14,7 +14,7 @@ from markupsafe import Markup
 from wcdas.evaluation.table import percent
 from wcdas.files import write_synced
 from wcdas.groups import IN_WORDS
-from wcdas.report.chart import DARK, LIGHT, Chart, counted, signed
+from wcdas.report.charts import DARK, LIGHT, Chart, counted, signed
 from wcdas.report.figures import write_figures
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,6 +56,7 @@ def write_document(
 def _environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
+        extensions=["jinja2.ext.do"],
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

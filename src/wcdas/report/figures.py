@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wcdas.report.chart import LIGHT, Axis, Chart, Series
+from wcdas.report.charts import LIGHT, Axis, Chart, Series
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""What a page needs beside the metrics: taken once from the model's test outputs, kept small."""
+"""The contents of report.json: taken once from the model's test outputs, kept small."""
 
 import base64
 import io

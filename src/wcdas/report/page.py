@@ -12,8 +12,7 @@ from wcdas.heads import HEADS
 from wcdas.heads.angular import ConcentrationHead
 from wcdas.report.advice import advise
 from wcdas.report.baseline import beside_told, differing, find_baseline
-from wcdas.report.chart import percents, rounded
-from wcdas.report.charts import compared_charts, run_charts
+from wcdas.report.charts import compared_charts, percents, rounded, run_charts
 from wcdas.report.document import write_document
 from wcdas.report.facts import MEASURED, facts_of
 from wcdas.report.record import Record
@@ -25,6 +24,7 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
     beside = {"softmax (linear)": baseline} if baseline else {}
     settings = {key: value for key, value in record.run.items() if key != "info"}
     columns = _first_columns(record) + _run_columns(record)
+    map_rows = record.measured["map"]["rows"] if record.measured["map"] else []
     write_document(
         path,
         "run.html",
@@ -39,6 +39,7 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
         beside=beside_told(record, baseline) if baseline else "",
         advice=advise(facts_of(record, baseline)),
         lowest=_lowest_class(record),
+        mistaken_on_map=sum(true != predicted for *_, true, predicted in map_rows),
         heads_with_rho=[
             name for name, head in HEADS.items() if issubclass(head, ConcentrationHead)
         ],

@@ -1,4 +1,4 @@
-"""All that a page is made of: the files of a finished run."""
+"""A finished run, read from the files in its folder."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from wcdas.data.description import LongTailSummary, summary
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError
 from wcdas.files import write_synced
-from wcdas.groups import group_names
+from wcdas.groups import group_means, group_names
 from wcdas.report.measure import FORMAT
 from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder
@@ -73,7 +73,7 @@ class Record:
 
     @property
     def warnings(self) -> list[str]:
-        """What was said while it trained."""
+        """The warnings that were given while it trained."""
         return warnings_in(self.log)
 
     @cached_property
@@ -100,6 +100,12 @@ class Record:
     @cached_property
     def tail(self) -> LongTailSummary:
         return summary(torch.tensor(self.class_counts))
+
+    @property
+    def mean_rho(self) -> dict[str, float | None]:
+        """The mean ρ of each group, where the head has one."""
+        rho = torch.tensor(self.measured["rho"], dtype=torch.float64)
+        return group_means(rho, torch.tensor(self.class_counts))
 
     def standard_error(self, group: str | None = None) -> float | None:
         """Return that of a group's accuracy, or of the headline, from the numbers of test images.
