@@ -121,7 +121,8 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         held_out=metrics.get("held_out"),
         first_stage=first,
         last_stage=last,
-        can_mix=bool(lines) and first not in unmixed and _can_mix(stages[first]),
+        can_mix=bool(lines)
+        and not (first in unmixed or stages[first]["mixup"] or stages[first]["cutmix"]),
         can_smooth=last not in own_loss and _can_smooth(stages[last]),
         epochs=stages[first]["epochs"] if lines else 0,
         train_accuracy=lines[-1].get("train_accuracy") if lines else None,
@@ -184,10 +185,6 @@ def _pretrained(backbone: str) -> str:
 def _has_prior(stage: Mapping[str, Any]) -> bool:
     loss, options = stage.get("loss", "cross-entropy"), stage.get("loss_options", {})
     return bool(stage.get("prior") or LOSSES[loss].prior_strength(**options))
-
-
-def _can_mix(stage: Mapping[str, Any]) -> bool:
-    return not (stage["mixup"] or stage["cutmix"])
 
 
 def _can_smooth(stage: Mapping[str, Any]) -> bool:
