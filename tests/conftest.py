@@ -1,11 +1,12 @@
-"""Real pictures cut from scikit-learn's photographs, its digits as features, and runs on them."""
+"""Real images cut from scikit-learn's photographs, its digits as features, runs and commands."""
 
 import multiprocessing
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 import wcdas
+from wcdas import cli
 
 # Workers side by side, with one thread each, here and in the processes that tests start: what two
 # of them compute is the same to the last bit.
@@ -170,5 +172,48 @@ def in_processes() -> Callable[..., None]:
         for child in children:
             child.join(600)  # None, if it hangs
             assert child.exitcode == 0
+
+    return run
+
+
+class Outcome(NamedTuple):
+    """What a command came to."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Runs `wcdas …` in an empty folder."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("WCDAS_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["wcdas", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return Outcome(int(end.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(command: Callable[..., Outcome]) -> Callable[..., str]:
+    """Runs `wcdas …`, which must be refused, and returns the one line it says."""
+
+    def run(*arguments: object) -> str:
+        status, out, err = command(*arguments)
+        assert (status, out) == (2, "")
+        assert err.startswith("wcdas: ")
+        assert err.count("\n") == 1
+        assert err.endswith("\n")
+        assert not list(Path.cwd().rglob("*"))
+        return err
 
     return run

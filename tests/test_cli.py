@@ -6,60 +6,15 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import wcdas
-from wcdas import cli
 
 EPOCHS = ["--no-report", "--set", "epochs=1"]
-
-
-class Outcome(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Wcdas = Callable[..., Outcome]
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Wcdas:
-    """Runs `wcdas …` in an empty folder."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.delenv("WCDAS_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["wcdas", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return Outcome(end.value.code, *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def refused(command: Wcdas) -> Callable[..., str]:
-    """Runs `wcdas …`, which must be refused, and returns the one line it says."""
-
-    def run(*arguments: object) -> str:
-        status, out, err = command(*arguments)
-        assert (status, out) == (2, "")
-        assert err.startswith("wcdas: ")
-        assert err.count("\n") == 1
-        assert err.endswith("\n")
-        assert not list(Path.cwd().rglob("*"))
-        return err
-
-    return run
 
 
 def test_empty_folder(refused, tmp_path):

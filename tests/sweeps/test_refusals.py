@@ -1,40 +1,6 @@
 """Everything that is wrong is refused before any work: one line, exit status 2, nothing left."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-from wcdas import cli
-
-
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    """Runs `wcdas sweep …` in an empty folder."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["wcdas", "sweep", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        return end.value.code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def refused(command):
-    def run(*arguments):
-        status, out, err = command(*arguments)
-        assert (status, out) == (2, "")
-        assert err.startswith("wcdas: ")
-        assert err.count("\n") == 1
-        assert not list(Path.cwd().rglob("*"))
-        return err
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -74,28 +40,29 @@ def refused(command):
     ],
 )
 def test_slips(refused, arguments, said):
-    assert said in refused("--device", "cpu", *arguments.split())
+    assert said in refused("sweep", "--device", "cpu", *arguments.split())
 
 
 def test_a_folder_that_is_no_sweep(command, tmp_path):
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "run.toml").touch()
-    _, _, err = command("--methods", "softmax", "--out", tmp_path / "used")
+    _, _, err = command("sweep", "--methods", "softmax", "--out", tmp_path / "used")
     assert "used is not empty; go on with --resume or choose another" in err
-    status, _, err = command("--resume", "--out", tmp_path / "used")
+    status, _, err = command("sweep", "--resume", "--out", tmp_path / "used")
     assert status == 2
     assert "used holds no sweep; expected a sweep.toml in it" in err
     (tmp_path / "used" / "sweep.toml").write_text("seeds = 3")
-    assert "sweep.toml is damaged: 'info'" in command("--resume", "--out", tmp_path / "used")[2]
+    _, _, err = command("sweep", "--resume", "--out", tmp_path / "used")
+    assert "sweep.toml is damaged: 'info'" in err
 
 
 def test_several_processes(refused, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "call it without torchrun" in refused("--methods", "wcdas")
+    assert "call it without torchrun" in refused("sweep", "--methods", "wcdas")
 
 
 def test_help(command):
-    status, out, err = command("--help")
+    status, out, err = command("sweep", "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert "Examples:\n    wcdas sweep digits-lt --methods softmax,wcdas" in out

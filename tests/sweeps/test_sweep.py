@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import sys
 import tomllib
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 from rich.console import Console
 
 import wcdas
-from wcdas import cli
 from wcdas.errors import InputError, WorkError
 from wcdas.methods import METHODS, Method
 from wcdas.run.folder import RunFolder
@@ -146,15 +144,10 @@ def test_what_was_asked_is_written_down(finished, features):
     assert info["fingerprint"] == run["info"]["fingerprint"]
 
 
-def test_a_finished_sweep_resumes_to_its_table(finished, times, capsys, monkeypatch):
+def test_a_finished_sweep_resumes_to_its_table(finished, times, command):
     before = times(finished.path)
-    monkeypatch.setattr(
-        sys, "argv", ["wcdas", "sweep", "--out", str(finished.path), "--resume", "--device", "cpu"]
-    )
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 0
-    assert capsys.readouterr() == (f"\n{finished.table()}\n\n{finished.path}\n", "")
+    done = command("sweep", "--out", finished.path, "--resume", "--device", "cpu")
+    assert done == (0, f"\n{finished.table()}\n\n{finished.path}\n", "")
     assert times(finished.path) == before
 
 
@@ -200,17 +193,14 @@ def test_changed_data_is_refused(sweep, features, tmp_path):
         sweep(seeds=2, data=own, out=done.path, resume=True)
 
 
-def test_a_run_that_fails_fails_alone(sweep, tmp_path, times, capsys, monkeypatch, features):
+def test_a_run_that_fails_fails_alone(sweep, tmp_path, times, command, features):
     """Only wcdas has a second stage, and its rate is far too high."""
     out = tmp_path / "sweep"
     settings = [f"{key}={value}" for key, value in QUICK.items()]
     arguments = ["--methods", "wcdas,softmax", "--seeds", "2", "--out", out, "--device", "cpu"]
     arguments += ["--no-report", "--set", *settings, "stages.classifier.lr=1e30"]
-    monkeypatch.setattr(sys, "argv", ["wcdas", "sweep", str(features), *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    said, error = capsys.readouterr()
-    assert end.value.code == 1
+    status, said, error = command("sweep", features, *arguments)
+    assert status == 1
     assert error == (
         "wcdas: 2 of 4 runs failed: wcdas-s0, wcdas-s1; "
         "the loss of wcdas-s0, wcdas-s1 became NaN or infinite, "
