@@ -36,9 +36,9 @@ class Table:
     note: str = ""
 
     @classmethod
-    def of_columns(cls, title: str, columns: Mapping[str, Iterable[str]], note: str = "") -> Self:
+    def of_columns(cls, title: str, columns: Mapping[str, Iterable[str]]) -> Self:
         """Return the table whose columns are given by their headings."""
-        return cls(title, tuple(columns), tuple(zip(*columns.values(), strict=True)), note)
+        return cls(title, tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 @dataclass(frozen=True)

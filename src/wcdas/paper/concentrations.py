@@ -4,7 +4,7 @@ beside the number of its images."""
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -53,7 +53,7 @@ AS_IN_THE_PAPER, *_ = CONDITIONS
 
 
 def runs_for(
-    setting: Setting, claim: str, variants: Iterable[Mapping[str, Any]] = ({},)
+    setting: Setting, claim: str, variants: Collection[Mapping[str, Any]] = ({},)
 ) -> tuple[dict[Dataset, list[Runs]], str]:
     """Return the runs of every variant on the datasets that have them all, and in words which of
     the paper's are missing and what trains on them."""
@@ -292,14 +292,10 @@ def label_awareness(setting: Setting) -> Finding:
         tuple((name, *map(str, of.values())) for name, of in correlations.items()),
         "Negative: classes with fewer images have the larger ρ, as the paper says.",
     )
+    rho = {name: by_class(runs[name], REPRESENTATION) for name in SHOWN if name in runs}
 
     def paint(figure: Figure) -> None:
-        _paint(
-            figure,
-            {name: by_class(of, REPRESENTATION) for name, of in runs.items()},
-            counts,
-            correlations,
-        )
+        _paint(figure, rho, counts, correlations)
 
     return Finding(
         judged_awareness(first),

@@ -27,7 +27,10 @@ NOT_SETTINGS = ("label", "backbone")
 def table_5(setting: Setting) -> Finding:
     """The printed hyper-parameters against the recipes that train with them."""
     printed = read_toml("tables/table-5.toml")
-    configs = {name: _config(name) for name in printed}
+    configs = {
+        name: resolve("wcdas", name.removeprefix("paper-wcdas-"), [read_recipe(name), {}], {}, None)
+        for name in printed
+    }
     trained = {name: _hyper_parameters(config) for name, config in configs.items()}
     wrong = [
         f"{row['label']}: {heading} {row[key]} printed, {trained[name][key]} in {name}"
@@ -68,11 +71,6 @@ def table_5(setting: Setting) -> Finding:
         {"values that differ": len(wrong), "contradictions with the text": len(differ)},
         tables=(Table("Hyper-parameters", ("", *HYPER_PARAMETERS.values()), rows, note),),
     )
-
-
-def _config(recipe: str) -> Config:
-    dataset = recipe.removeprefix("paper-wcdas-")
-    return resolve("wcdas", dataset, [read_recipe(recipe), {}], {}, None)
 
 
 def _hyper_parameters(config: Config) -> dict[str, Any]:
@@ -121,7 +119,7 @@ def initialisation_spread(setting: Setting) -> Finding:
 def tail_and_head(setting: Setting) -> Finding:
     """The tail and the head of WCDAS and of its best rivals in Tables 4 and 8, as printed."""
     claimed_before, claimed_after = 22.5, 25.3
-    few, many = (_column("few"), _column("many"))
+    few, many = _column("few"), _column("many")
     rivals = [row for row in few if not row[1].startswith("WCDAS")]
     ours = max((row for row in few if row[1].startswith("WCDAS")), key=few.__getitem__)
     best, head = max(rivals, key=few.__getitem__), max(rivals, key=many.__getitem__)

@@ -101,9 +101,9 @@ def in_order(table: PrintedTable) -> list[tuple[Cell, Cell]]:
     """Return the pairs of cells of which the paper says that the first is not below the second."""
     says = table.says
     others = [row.label for row in table.rows if row.label != says.get("best")]
-    better = (
-        [(says["best"], other) for other in others] if "best" in says else says.get("order", [])
-    )
+    better = says.get("order", [])
+    if "best" in says:
+        better = [(says["best"], other) for other in others]
     pairs = [
         (Cell(one, part.label, "all"), Cell(other, part.label, "all"))
         for part in table.parts
@@ -157,10 +157,8 @@ def told(table: PrintedTable, ours: Numbers) -> tuple[str, dict[str, float]]:
         "of them measured": len(gaps),
     }
     if not gaps:
-        return (
-            f"None of the {printed} printed cells has been measured on the paper's data.",
-            numbers,
-        )
+        words = f"None of the {printed} printed cells has been measured on the paper's data."
+        return words, numbers
     mean, worst = sum(gaps.values()) / len(gaps), max(gaps, key=lambda name: abs(gaps[name]))
     near = sum(abs(gap) <= TOLERANCE for gap in gaps.values())
     words = (

@@ -216,7 +216,7 @@ def check(
     )
 
 
-theorem_4 = check
+theorem_4 = check  # as all checks, by the name of its claim
 
 
 def _density(rho: float, angle: Array) -> Array:
@@ -245,9 +245,9 @@ def safe_angle(rho: float) -> float:
     return math.acos(min(1.0, max(-1.0, (1 + rho**2 - d) / (2 * rho))))
 
 
-def share_of_pairs(rho: float, count: int = 720) -> float:
-    """Return the share of pairs of angles, spread evenly, with K > 1."""
-    middle = np.linspace(0, math.pi, 2 * count + 1)[1::2]
+def share_of_pairs(rho: float) -> float:
+    """Return the share of pairs of 720 angles, spread evenly, with K > 1."""
+    middle = np.linspace(0, math.pi, 1441)[1::2]
     return float((slope(rho, middle[:, None], middle[None, :]) > 1).mean())
 
 
