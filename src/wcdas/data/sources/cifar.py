@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.datasets.utils import check_md5, download_url
 
@@ -182,8 +181,17 @@ def _read_binary(archive: Archive, path: Path) -> Official:
         files = _members(archive, path, names)
     class_names = files[archive.class_names].decode().split()
 
+    length = archive.label_bytes + PIXELS
+
     def split(parts: tuple[str, ...], prefix: str) -> ArrayImages:
-        records = np.concatenate([_records(archive, files[part], path / part) for part in parts])
+        for part in parts:
+            size = len(files[part])
+            if not size or size % length:
+                raise InputError(
+                    f"{path / part} has {size} bytes; expected whole records of {length}"
+                )
+        stored = b"".join(files[part] for part in parts)
+        records = np.frombuffer(stored, dtype=np.uint8).reshape(-1, length)
         labels = torch.from_numpy(records[:, archive.label_bytes - 1].astype(np.int64))
         if len(labels) and int(labels.max()) >= len(class_names):
             raise InputError(f"{path}: label {int(labels.max())} of {len(class_names)} classes")
@@ -233,10 +241,3 @@ def _members(archive: Archive, path: Path, names: list[str]) -> dict[str, bytes]
     if missing:
         raise InputError(f"{path} lacks {archive.folder}/{missing[0]}; expected the official one")
     return files
-
-
-def _records(archive: Archive, data: bytes, path: Path) -> NDArray[np.uint8]:
-    length = archive.label_bytes + PIXELS
-    if not data or len(data) % length:
-        raise InputError(f"{path} has {len(data)} bytes; expected whole records of {length}")
-    return np.frombuffer(data, dtype=np.uint8).reshape(-1, length)
