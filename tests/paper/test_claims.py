@@ -1,5 +1,10 @@
-"""Everything that the paper shows has a line."""
+"""Everything that the paper shows has a line, and its room uses what the others hand out."""
 
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import wcdas.paper
 from wcdas.paper import CLAIMS, MODULES, SECTIONS
 
 
@@ -37,3 +42,13 @@ def test_every_claim_says_what_where_and_how_long() -> None:
         assert claim.statement.endswith(".")
     assert CLAIMS["equation-25"].place == "Appendix A.2, Equation 25"
     assert CLAIMS["corollary-1.1"].place == "Section 3.1, Corollary 1.1"
+
+
+def test_the_room_uses_what_the_others_hand_out() -> None:
+    for file in Path(wcdas.paper.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if module.startswith("wcdas.") and not module.startswith("wcdas.paper"):
+                names = {alias.name for alias in node.names}
+                assert module.count(".") == 1, f"{file.name} looks into {module}"
+                assert names <= set(getattr(import_module(module), "__all__", names))
