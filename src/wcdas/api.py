@@ -70,7 +70,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """What metrics.json holds: the metrics of the last epoch."""
+        """The metrics of the last epoch, as metrics.json holds them."""
         return RunFolder(self.path).read_metrics()
 
     @cached_property
@@ -235,7 +235,7 @@ def check_data(
     settings: Settings = None,
     skip_bad: bool = False,
 ) -> Iterator[str]:
-    """What there is to know about a dataset before training on it, line by line.
+    """Describe a dataset before anything is trained on it, line by line.
 
     Args:
         data: what `train` would be given.
@@ -264,7 +264,7 @@ def check_data(
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a run is done with: device, worker processes, who follows it, report, console."""
+    """All that a run is done with: device, worker processes, followers, report, console."""
 
     device: str
     workers: int | None

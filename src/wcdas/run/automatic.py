@@ -1,4 +1,4 @@
-"""What suits the data and the machine where nobody said otherwise."""
+"""Choices that suit the data and the machine, where nobody said otherwise."""
 
 import torch
 from torch import Tensor

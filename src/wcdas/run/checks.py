@@ -74,7 +74,7 @@ def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:
 
 
 def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> None:
-    """What a method sets where nothing is trained are the values of one head."""
+    """Refuse another head where a method sets the values of one."""
     own = method.defaults["stages"].get(name, {}).get("head", "keep")
     if stage.trains == "nothing" and stage.head != own:
         raise InputError(
@@ -83,7 +83,7 @@ def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> Non
 
 
 def _check_own_loss(method: str, stage: Stage) -> None:
-    """What would have no effect is refused."""
+    """Refuse what would have no effect."""
     plain = Stage()
     for key in ("loss", "prior", "label_smoothing"):
         if (value := getattr(stage, key)) != getattr(plain, key):

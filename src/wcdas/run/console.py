@@ -1,4 +1,4 @@
-"""What a person sees: announcements, warnings, and progress of work that takes long."""
+"""Lines on a console: announcements, warnings, and progress of work that takes long."""
 
 import time
 import warnings

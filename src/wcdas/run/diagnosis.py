@@ -31,7 +31,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Watched:
-    """What has to be known of a stage to read its log.
+    """The facts of a stage that its log is read with.
 
     Args:
         name: of the stage.
@@ -114,7 +114,7 @@ def _trained_scale(stage: StageTraining) -> TrainedScale | None:
 
 
 def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
-    """Of a stage that draws the classes with these shares, which sum to one.
+    """Return the levels of a stage that draws the classes with these shares, which sum to one.
 
     For cross-entropy, constant logits do best at the entropy of the mean target, whatever prior is
     added to them; mixing images leaves that mean as it is, smoothing moves it. Margins and losses
@@ -138,7 +138,7 @@ def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
 
 
 def symptom(stage: Watched, chance: Chance, lines: Sequence[Line]) -> tuple[str, str] | None:
-    """What is wrong, in a word and in a sentence; `lines` are those of the stage so far."""
+    """Say what is wrong, in a word and a sentence; `lines` are those of the stage so far."""
     since, ended = len(lines) - stage.warmup, len(lines) == stage.epochs
     epochs = max(WINDOW, 0 if ended else SURE_SHARE * stage.epochs)
     if since < epochs or since * stage.steps < (LAST_STEPS if ended else SURE_STEPS):
@@ -151,7 +151,7 @@ def symptom(stage: Watched, chance: Chance, lines: Sequence[Line]) -> tuple[str,
 
 
 def warnings_in(log: Sequence[Line]) -> list[str]:
-    """What was said over the epochs of a log."""
+    """Return the warnings over the epochs of a log."""
     return [text for line in log for text in line.get("warnings", {}).values()]
 
 
@@ -213,7 +213,7 @@ def _falls(losses: Sequence[float]) -> bool:
 
 
 def _remedy(stage: Watched, chance: Chance, lines: Sequence[Line]) -> str | None:
-    """What rate and course of a loss at chance suggest; None while it may still get away."""
+    """Suggest what rate and course of a loss at chance call for; None while it may get away."""
     losses = [line["loss"] for line in lines]
     low, high = USUAL_RATES
     blown_up = chance.untrained is not None and max(losses) > BLOWN_UP * chance.untrained

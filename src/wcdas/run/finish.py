@@ -16,7 +16,7 @@ LOWEST_TEMPERATURE = 1.0
 
 
 class Outputs(NamedTuple):
-    """What a trained head makes of the test images; the logits are over the temperature."""
+    """A trained head and its test images; the logits are divided by the temperature."""
 
     head: Head
     features: Tensor

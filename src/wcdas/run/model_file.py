@@ -23,7 +23,7 @@ FORMAT, OLDEST = 2, 1
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the weights do not say."""
+    """All that the weights do not say."""
 
     backbone: str
     head: str

@@ -1,4 +1,4 @@
-"""What users write: recipes in TOML, shipped or their own, and single settings `key=value`."""
+"""Recipes in TOML, shipped or of one's own, and single settings `key=value` as users write them."""
 
 import json
 import tomllib

@@ -49,7 +49,7 @@ def annealed(annealing: Annealing, progress: float) -> float:
 
 
 def chain(stages: list[Stage], index: int) -> tuple[Stage, int, int]:
-    """Of the stages that share an optimizer and a schedule: the first, whose schedule it is, the
+    """Return, of the stages that share an optimizer, the first, whose schedule holds for all, the
     epochs before this one, and the epochs of all."""
     first = index
     while stages[first].optimizer == "continue":

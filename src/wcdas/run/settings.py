@@ -1,4 +1,4 @@
-"""What a user sets becomes the configuration of a run.
+"""A user's settings become the configuration of a run.
 
 Later wins: the method's own values, what suits data and machine, the shipped recipe of the dataset,
 `--recipe`, `--set`. A dataset's recipe speaks of stages by name; a method takes what concerns the
@@ -42,7 +42,7 @@ Source = str | Path | HuggingFace
 
 @dataclass(frozen=True)
 class Request:
-    """What a user says of a run.
+    """A user's words on a run.
 
     Args:
         named: the method; None where nobody names one.
@@ -135,8 +135,8 @@ def remembered(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> list[T
 
 
 def _of_another(run: Mapping[str, Any], method: str) -> list[Table]:
-    """What a run of another method says to this one: its data, its seed and what was set for it,
-    but for its own head, options and stages."""
+    """Take from a run of another method its data, its seed and what was set for it, but for its own
+    head, options and stages."""
     known = find_method(method).defaults["stages"]
     layers = []
     for layer in (part for given in run["info"]["given"] for part in for_method(given, method)):

@@ -69,7 +69,7 @@ class Step(nn.Module):
         return loss, self.seen
 
     def _check(self, loss: object) -> None:
-        """What a method's step gives back."""
+        """Refuse a method's step that gives back no loss."""
         step = f"training_step in stage {self.state.stage}"
         if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
             shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else loss

@@ -1,4 +1,4 @@
-"""What is refused before the first run of a sweep starts."""
+"""Checks before the first run of a sweep starts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 g
 def begin(
     asked: Asked, out: str | Path | None, resume: bool
 ) -> tuple[Plan, SweepFolder, Table | None]:
-    """The plan, its folder, and what the folder says of the data if the sweep is an old one."""
+    """Return the plan, its folder, and what an old sweep's folder says of the data."""
     if "WORLD_SIZE" in os.environ:
         raise InputError(
             "a sweep starts its runs itself; call it without torchrun, with --parallel"
@@ -63,7 +63,7 @@ def check_loggers(callbacks: Sequence[str]) -> None:
 
 
 def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
-    """What was asked for; else as many as fit, which is one but for small images on a GPU."""
+    """Return what was asked for; else as many as fit: one, but for small images on a GPU."""
     if parallel is not None:
         return parallel
     small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
@@ -75,7 +75,7 @@ def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Datase
 
 
 def shared_workers(workers: int | None, parallel: int) -> int:
-    """The processes that decode images for a run, where the runs at work share the cores."""
+    """Return how many processes decode images for a run; the runs at work share the cores."""
     return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
 
 
@@ -107,7 +107,7 @@ def settled(
     folder: SweepFolder,
     stored: Table | None,
 ) -> tuple[Plan, dict[str, Config]]:
-    """One account of the data for all runs; an old sweep keeps its own, and must be as it was."""
+    """Give all runs one account of the data; an old sweep keeps its own, and must be as it was."""
     if stored is None:
         plan = replace(plan, data=configs[plan.methods[0]].data)
     settled = {method: replace(config, data=plan.data) for method, config in configs.items()}
@@ -120,7 +120,7 @@ def settled(
 
 
 def _check_unchanged(run: SweepRun, folder: SweepFolder, config: Config) -> None:
-    """A run that is there was started under the protocol that holds now."""
+    """Refuse a run that was started under another protocol."""
     table = folder.run(run).read_run()
     before = flat(as_table(build({key: v for key, v in table.items() if key != "info"})))
     now = flat(as_table(config))

@@ -1,4 +1,4 @@
-"""What a sweep consists of: methods × seeds under one protocol; new, or more of an old one."""
+"""The plan of a sweep, methods × seeds under one protocol: a new one, or more of an old one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class Plan:
         return [SweepRun(method, seed) for seed in range(self.seeds) for method in self.methods]
 
     def request(self, method: str) -> Request:
-        """What a user would say of the runs of a method, without what concerns others alone."""
+        """Return the request of a method's runs, without what concerns other methods alone."""
         layers = [*for_method(self.recipe, method), self.settings]
         given = remembered(self.recipe, self.settings)
         return Request(method, [self._concerning(method, layer) for layer in layers], given, 0)
@@ -129,7 +129,7 @@ def _own(method: str, table: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user says of a sweep; None where nothing is said."""
+    """A user's words on a sweep; None where nothing is said."""
 
     data: str | Path | None = None
     methods: str | Sequence[str] | None = None
@@ -159,7 +159,7 @@ def new_plan(asked: Asked) -> Plan:
 
 
 def extended(plan: Plan, asked: Asked) -> Plan:
-    """The same sweep with more methods or seeds; any other change is refused."""
+    """Return the sweep with more methods or seeds; any other change is refused."""
     methods = tuple(dict.fromkeys([*plan.methods, *_methods(asked.methods)]))
     seeds = _seeds(asked, plan.seeds)
     recipe, settings, _ = _layers(asked)
