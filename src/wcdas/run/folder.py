@@ -104,16 +104,24 @@ def run_table(
     config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return what run.toml holds; `given` is what was set for the run, later over earlier."""
-    versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
     info = {
         "fingerprint": dataset.fingerprint,
         "prior": config.prior,
         "class_counts": dataset.class_counts.tolist(),
         "data": dataset.description,
         "given": [dict(layer) for layer in given],
-        "versions": versions | {"python": platform.python_version()},
+        "versions": versions(),
     }
     return as_table(config) | {"info": info}
+
+
+def versions() -> dict[str, str]:
+    """Return what a run or a sweep is done with."""
+    return {
+        "wcdas": wcdas.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def finished_runs(path: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 import dataclasses
 import fcntl
 import json
-import platform
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-import torch
 
-import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, WorkError
 from wcdas.files import write_synced
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder
+from wcdas.run.folder import RunFolder, versions
 from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise
@@ -103,11 +100,10 @@ class SweepFolder:
             raise InputError(f"{self._plan} is damaged: {error}") from None
 
     def write(self, plan: Plan, dataset: Dataset) -> None:
-        versions = {"wcdas": wcdas.__version__, "torch": torch.__version__}
         info = {
             "fingerprint": dataset.fingerprint,
             "class_counts": dataset.class_counts.tolist(),
-            "versions": versions | {"python": platform.python_version()},
+            "versions": versions(),
         }
         asked = dataclasses.asdict(plan) | {"methods": list(plan.methods)}
         if not plan.recipe:
