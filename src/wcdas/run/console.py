@@ -2,12 +2,10 @@
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Generic, Self, TypeVar
+from collections.abc import Sequence
 
 import torch
 from rich.console import Console
-from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from wcdas.data.dataset import Dataset
@@ -17,7 +15,6 @@ from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
 
 LINES_PER_STAGE = 10
-Shown = TypeVar("Shown", Live, Progress)
 
 
 def tell(console: Console | None, *lines: str) -> None:
@@ -67,45 +64,31 @@ def _described(config: Config, name: str, stage: Stage) -> str:
     )
 
 
-class Display(Generic[Shown]):
-    """Shows what `create` makes, on a terminal alone, for as long as a `with` lasts."""
-
-    def __init__(self, console: Console | None, create: Callable[[Console], Shown]) -> None:
-        self._console = console
-        self._live: Shown | None = None
-        if console is not None and console.is_terminal:
-            self._live = create(console)
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def _print(self, line: str) -> None:
-        tell(self._console, line)
-
-
-class StageProgress(Display[Progress]):
-    """Progress of one stage over its epochs; shown by rank 0 alone."""
+class StageProgress(Progress):
+    """Progress of one stage over its epochs: a bar on a terminal, plain lines without one."""
 
     def __init__(
         self, console: Console | None, title: str, epochs: int, steps: int, done: int
     ) -> None:
-        super().__init__(console, _bar)
-        self._title, self._epochs = title, epochs
-        if self._live is not None:
-            self._task = self._live.add_task(title, total=epochs * steps, completed=done, facts="")
+        self._shown = console is not None and console.is_terminal
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=10),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self._shown,
+        )
+        self._told, self._title, self._epochs = console, title, epochs
+        self._task = self.add_task(title, total=epochs * steps, completed=done, facts="")
         self._start, self._seen = time.monotonic(), 0
         self._facts = ""
 
     def step(self, images: int) -> None:
         self._seen += images
-        if self._live is not None:
-            self._live.update(self._task, advance=1, facts=f"{self._rate():,.0f}/s{self._facts}")
+        if self._shown:
+            self.update(self._task, advance=1, facts=f"{self._rate():,.0f}/s{self._facts}")
 
     def epoch(self, epoch: int, loss: float, accuracy: float | None) -> None:
         """After an epoch, counted from 0."""
@@ -113,20 +96,9 @@ class StageProgress(Display[Progress]):
         self._facts = f" · loss {loss:.3f}{right}"
         every = max(1, self._epochs // LINES_PER_STAGE)
         due = (epoch + 1) % every == 0 or epoch + 1 == self._epochs
-        if self._live is None and due:
+        if not self._shown and due:
             place = f"{self._title}: epoch {epoch + 1}/{self._epochs}"
-            self._print(f"{place}{self._facts} · {self._rate():,.0f} images/s")
+            tell(self._told, f"{place}{self._facts} · {self._rate():,.0f} images/s")
 
     def _rate(self) -> float:
         return self._seen / max(time.monotonic() - self._start, 1e-9)
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=10),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(),
-        console=console,
-    )

@@ -9,22 +9,10 @@ from typing import Any
 
 from wcdas.errors import InputError, explained, unknown
 from wcdas.methods import METHODS
-from wcdas.run.spec import Table
+from wcdas.run.spec import Config, Table, tables
 
 RECIPES = resources.files("wcdas") / "recipes"
-TABLES = (
-    "data",
-    "backbone",
-    "neck",
-    "head",
-    "augment",
-    "calibration",
-    "selection",
-    "options",
-    "stages",
-    "methods",
-    "info",
-)
+TABLES = (*tables(Config), "methods", "info")
 
 Settings = Mapping[str, Any] | Sequence[str] | None
 

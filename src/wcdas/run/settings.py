@@ -9,6 +9,7 @@ the recipe's table `methods.NAME`.
 import copy
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from wcdas.run.spec import (
     build,
     flat,
     idle_keys,
+    keys,
     unread_keys,
 )
 
@@ -289,17 +291,14 @@ def _new(given: Table, own: Table, key: str) -> bool:
 
 
 def _check_effect_on_features(layers: Iterable[Table]) -> None:
-    """Refuse what acts on images alone."""
-    for layer in layers:
-        acting = {
-            "input_size": layer.get("input_size", 0),
-            "augment.flip": layer.get("augment", {}).get("flip", False),
-        }
-        for name, stage in layer.get("stages", {}).items():
-            acting[f"stages.{name}.augment"] = stage.get("augment", "none") != "none"
-        for path, acts in acting.items():
-            if acts:
-                raise _no_effect(path, "features are no images")
+    """Refuse what acts on images alone, unless it says that nothing be done."""
+    of_stages = {f"stages.{key}": item for key, item in keys(Stage).items()}
+    schema = keys(Config) | of_stages
+    of_images = [key for key, item in schema.items() if item.metadata.get("of_images")]
+    for path, value in (item for layer in layers for item in flat(layer).items()):
+        key = re.sub(r"^stages\.[^.]+\.", "stages.", path)
+        if key in of_images and value not in (0, False, "none"):
+            raise _no_effect(path, "features are no images")
 
 
 def _no_effect(path: str, why: str) -> InputError:

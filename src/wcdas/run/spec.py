@@ -33,6 +33,7 @@ def key(
     above: float | None = None,
     below: float | None = None,
     of_optimizer: bool = False,
+    of_images: bool = False,
     unread: Unread | None = None,
 ) -> Any:
     """Declare a key.
@@ -44,6 +45,7 @@ def key(
         above: a bound that is no value itself.
         below: the same from the other side.
         of_optimizer: a stage that continues an optimizer takes it from the stage before.
+        of_images: features have none of it.
         unread: says of a configuration and a stage's name why the key has no effect there.
     """
     metadata = {
@@ -52,6 +54,7 @@ def key(
         "above": above,
         "below": below,
         "of_optimizer": of_optimizer,
+        "of_images": of_images,
         "unread": unread,
     }
     if isinstance(default, type):
@@ -126,7 +129,7 @@ class Stage:
         0.0, "times the log class prior that is added to the logits in the loss", at_least=0
     )
     label_smoothing: float = key(0.0, "from 0 to below 1", at_least=0, below=1)
-    augment: str = key("standard", "`wcdas list augmentations`")
+    augment: str = key("standard", "`wcdas list augmentations`", of_images=True)
     mixup: float = key(0.0, "α of mixup; 0 is none", at_least=0)
     cutmix: float = key(0.0, "α of CutMix; 0 is none", at_least=0)
     epochs: int = key(1, "an epoch is as many draws as there are training images", at_least=1)
@@ -189,7 +192,7 @@ class NeckConfig:
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    flip: bool = key(True, "mirrored images in training")
+    flip: bool = key(True, "mirrored images in training", of_images=True)
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,9 @@ class Config:
         dict, "of the method: `options.NAME`; a method that has none refuses them"
     )
     seed: int = key(0, "of everything random")
-    input_size: int = key(0, "side of the images in pixels; 0 is what suits the data", at_least=0)
+    input_size: int = key(
+        0, "side of the images in pixels; 0 is what suits the data", at_least=0, of_images=True
+    )
     amp: Literal["none", "bf16", "fp16"] = key(
         "none",
         "mixed precision: `none`, `bf16`, `fp16`; on a GPU that has it `bf16` unless you say "
@@ -289,6 +294,12 @@ def keys(kind: type = Config, prefix: str = "") -> dict[str, dataclasses.Field[A
         else:
             found[f"{prefix}{item.name}"] = item
     return found
+
+
+def tables(kind: type) -> list[str]:
+    """Return the names of a dataclass's fields that are tables."""
+    hints = get_type_hints(kind).items()
+    return [n for n, h in hints if dataclasses.is_dataclass(h) or get_origin(h) is Mapping]
 
 
 def build(table: Mapping[str, Any]) -> Config:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Self
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -13,13 +14,13 @@ from rich.text import Text
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe
 from wcdas.evaluation.table import percent
-from wcdas.run.console import Display
+from wcdas.run.console import tell
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Plan, SweepRun
 
 
-class SweepProgress(Display[Live]):
-    """Progress over all epochs of all runs, as their logs tell it."""
+class SweepProgress:
+    """Progress over all epochs of all runs, as their logs tell it; live on a terminal alone."""
 
     def __init__(
         self, console: Console | None, folder: SweepFolder, epochs: Mapping[SweepRun, int]
@@ -30,25 +31,38 @@ class SweepProgress(Display[Live]):
         self._began: dict[SweepRun, float] = {}  # the runs at work
         self._left = {run: n for run, n in epochs.items() if not folder.run(run).is_finished}
         self._start, self._before = time.monotonic(), self._done()
-        super().__init__(console, self._displayed)  # draws it once
+        self._console, self._live = console, None
+        if console is not None and console.is_terminal:
+            self._live = Live(  # draws it once
+                console=console, get_renderable=self._state, refresh_per_second=2, transient=True
+            )
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     def announce(self, plan: Plan, dataset: Dataset, notes: list[str]) -> None:
         """Say what is about to be done."""
         methods, seeds, left = len(plan.methods), plan.seeds, len(self._left)
         todo = "" if left == len(self._epochs) else f", {left} of them to do"
-        for line in (
+        tell(
+            self._console,
             *describe(dataset),
             *(f"note: {note}" for note in notes),
             f"{methods} method{'s' * (methods > 1)} × {seeds} seed{'s' * (seeds > 1)}{todo}: "
             f"{', '.join(plan.methods)}",
             f"sweep folder: {self._folder.path}",
-        ):
-            self._print(line)
+        )
 
     def started(self, run: SweepRun) -> None:
         self._began[run] = time.monotonic()
         if self._live is None:
-            self._print(f"{self._name(run)} started")
+            tell(self._console, f"{self._name(run)} started")
         else:
             self._live.refresh()
 
@@ -56,11 +70,11 @@ class SweepProgress(Display[Live]):
         took = _clock(time.monotonic() - self._began.pop(run))
         if reason is not None:
             self._left.pop(run)  # no more is expected of it
-            self._print(f"{self._name(run)} failed: {reason}")
+            tell(self._console, f"{self._name(run)} failed: {reason}")
             return
         metrics = self._folder.run(run).read_metrics()
         headline = percent(metrics[metrics["headline"]])
-        self._print(f"{self._name(run)} finished in {took}, all {headline}")
+        tell(self._console, f"{self._name(run)} finished in {took}, all {headline}")
 
     def _name(self, run: SweepRun) -> str:
         return f"{self._numbers[run]}/{len(self._epochs)} {run.name}"
@@ -73,11 +87,6 @@ class SweepProgress(Display[Live]):
     def _logged(self, run: SweepRun) -> int:
         log = self._folder.run(run).path / "log.jsonl"
         return log.read_bytes().count(b"\n") if log.exists() else 0
-
-    def _displayed(self, console: Console) -> Live:
-        return Live(
-            console=console, get_renderable=self._state, refresh_per_second=2, transient=True
-        )
 
     def _state(self) -> RenderableType:
         done, total = self._done(), sum(self._left.values())
