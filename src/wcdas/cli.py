@@ -14,8 +14,6 @@ from wcdas.usage import (
     Command,
     argument,
     console,
-    evaluation_text,
-    facts,
     flag,
     number,
     option,
@@ -140,6 +138,7 @@ def train(
       wcdas train --log tensorboard,wandb
     """
     from wcdas.api import train as train_run
+    from wcdas.evaluation.table import metrics_text
     from wcdas.integrations import read_names
 
     screen = console()
@@ -158,7 +157,7 @@ def train(
         report=not no_report,
         console=screen,
     )
-    screen.print(f"\n{done.table()}\n{facts(done.metrics)}\n\n{done.path}")
+    screen.print(f"\n{done.table()}\n{metrics_text(done.metrics)}\n\n{done.path}")
 
 
 @app.command(cls=Command, short_help="Train methods × seeds and compare them in one table.")
@@ -263,6 +262,7 @@ def evaluate(
       wcdas evaluate RUN --logit-adjustment 1 --json
     """
     from wcdas.deploy import Correction, evaluate_run
+    from wcdas.evaluation.table import evaluation_text
     from wcdas.run.recipes import data_settings
 
     correction = Correction(

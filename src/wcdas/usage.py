@@ -146,37 +146,3 @@ def console() -> "Console":
 def width() -> int | None:
     """Return the width of the terminal; a file or pipe has none to wrap at."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def evaluation_text(metrics: dict[str, Any], per_class: bool) -> str:
-    """Return what `wcdas evaluate` says of a run."""
-    from wcdas.evaluation import class_table, result_table
-
-    name = metrics["method"]
-    lines = [f"{metrics['dataset']}: {metrics['test_images']:,} test samples"]
-    if weights := metrics.get("expert_weights"):
-        name += ", experts weighed on the test images"
-        lines += [f"weights of the experts: {', '.join(f'{w:.2f}' for w in weights)}"]
-    lines += [result_table({name: metrics}), facts(metrics)]
-    if per_class:
-        lines += ["", class_table(metrics["per_class"])]
-    return "\n".join(lines)
-
-
-def facts(metrics: dict[str, Any]) -> str:
-    """Return the metrics that the table by groups does not show, in two lines."""
-    from wcdas.evaluation.table import percent
-
-    if not metrics["test_images"]:
-        return "no test samples"
-    temperature, held_out = f"temperature {metrics['temperature']:.2f}", metrics.get("held_out")
-    if held_out is not None:
-        on = f"{held_out:,} image{'s' * (held_out != 1)}"
-        temperature = f"{temperature}, fitted on {on}" if held_out else "no temperature fitted"
-    top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
-    return (
-        f"top-1 {percent(metrics['top1'])}, {top5}balanced "
-        f"{percent(metrics['balanced_accuracy'])}, macro F1 {percent(metrics['macro_f1'])}\n"
-        f"calibration error {percent(metrics['ece'])} ({temperature}), "
-        f"classes never predicted {metrics['never_predicted']}"
-    )

@@ -66,6 +66,10 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())  # a checkpoint counts on it
 
+    @property
+    def epochs_logged(self) -> int:
+        return self._log.read_bytes().count(b"\n") if self._log.exists() else 0
+
     def read_log(self) -> list[dict[str, Any]]:
         if not self._log.exists():
             return []

@@ -17,9 +17,9 @@ from wcdas.run.build import build_run
 from wcdas.run.folder import new_folder
 from wcdas.run.settings import changes, check_same, same_data, short_name
 from wcdas.run.spec import Config, Table, as_table, build, flat
+from wcdas.sweeps.execute import in_processes
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
-from wcdas.sweeps.run import in_processes
 
 AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
 

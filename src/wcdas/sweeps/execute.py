@@ -19,7 +19,9 @@ from pathlib import Path
 
 import torch
 
+from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.processes import choose_device
 from wcdas.run.interrupt import Interrupt
 from wcdas.streams import own_stream
 from wcdas.sweeps.plan import SweepRun
@@ -28,6 +30,12 @@ POLL_SECONDS = 0.05
 
 Do = Callable[[SweepRun, Interrupt], None]
 Ended = Generator[tuple[SweepRun, str | None], None, None]  # a run, and why it failed if it did
+
+
+def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
+    """Whether the runs have processes of their own; a GPU that holds the data runs threads."""
+    resident = not isinstance(dataset.train, StoredImages)
+    return parallel > 1 and not (resident and choose_device(device).type == "cuda")
 
 
 def one_by_one(runs: Sequence[SweepRun], do: Do) -> Ended:

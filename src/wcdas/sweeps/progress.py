@@ -82,18 +82,14 @@ class SweepProgress:
     def _done(self) -> int:
         """Return the epochs done of the runs that were unfinished when the sweep began."""
         left = dict(self._left)  # the display is drawn by a thread of its own
-        return sum(min(n, self._logged(run)) for run, n in left.items())
-
-    def _logged(self, run: SweepRun) -> int:
-        log = self._folder.run(run).path / "log.jsonl"
-        return log.read_bytes().count(b"\n") if log.exists() else 0
+        return sum(min(n, self._folder.run(run).epochs_logged) for run, n in left.items())
 
     def _state(self) -> RenderableType:
         done, total = self._done(), sum(self._left.values())
         seconds, newly = time.monotonic() - self._start, done - self._before
         left = f"{_clock(seconds / newly * (total - done))} left" if newly > 0 else ""
         at_work = [
-            f"{self._name(run)} epoch {self._logged(run)}/{self._epochs[run]}"
+            f"{self._name(run)} epoch {self._folder.run(run).epochs_logged}/{self._epochs[run]}"
             for run in list(self._began)
         ]
         grid = Table.grid(padding=(0, 1))

@@ -8,15 +8,21 @@ from dataclasses import replace
 import torch
 from rich.console import Console
 
-from wcdas.data.dataset import Dataset, StoredImages
+from wcdas.data.dataset import Dataset
 from wcdas.errors import InterruptedRunError
-from wcdas.processes import choose_device
 from wcdas.run.folder import RunFolder, run_table
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
 from wcdas.run.settings import remembered
 from wcdas.run.spec import Config
-from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side, train_command
+from wcdas.sweeps.execute import (
+    in_process,
+    in_processes,
+    on_own_stream,
+    one_by_one,
+    side_by_side,
+    train_command,
+)
 from wcdas.sweeps.folder import SweepFolder, again
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.progress import SweepProgress
@@ -97,9 +103,3 @@ def run_sweep(
         except (InterruptedRunError, KeyboardInterrupt):
             folder.write_results(plan, failures)
             raise InterruptedRunError(f"stopped; go on with: {again(folder.path)}") from None
-
-
-def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
-    """Whether the runs have processes of their own; a GPU that holds the data runs threads."""
-    resident = not isinstance(dataset.train, StoredImages)
-    return parallel > 1 and not (resident and choose_device(device).type == "cuda")
