@@ -1,6 +1,6 @@
 """Everything that a stage names is built once before any work, so that it is refused early."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import Dataset, FeatureVectors
@@ -14,9 +14,17 @@ from wcdas.run.spec import Config, Stage
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
-    """The sampler a stage names."""
+    """Return the sampler that a stage names."""
     options = dict(stage.sampler_options)
     return create_sampler(stage.sampler, labels, num_classes, ranks.device, **options)
+
+
+def stage_loss(stage: Stage, class_counts: Tensor) -> nn.Module | None:
+    """Return the loss that a stage names; cross-entropy is None, which the head computes itself."""
+    if stage.loss == "cross-entropy":
+        return None
+    smoothed = {"label_smoothing": stage.label_smoothing} if stage.label_smoothing else {}
+    return create_loss(stage.loss, class_counts, **(dict(stage.loss_options) | smoothed))
 
 
 def check_stages(
@@ -105,5 +113,4 @@ def _check_loss(stage: Stage, dataset: Dataset) -> None:
         raise InputError(
             f"{stage.loss} is a loss on features beside another loss, not a stage's own"
         )
-    smoothed = {"label_smoothing": stage.label_smoothing} if stage.label_smoothing else {}
-    create_loss(stage.loss, dataset.class_counts, **(dict(stage.loss_options) | smoothed))
+    stage_loss(stage, dataset.class_counts)

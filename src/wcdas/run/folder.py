@@ -92,16 +92,54 @@ class RunFolder:
         return metrics
 
     def write_failure(self, reason: str) -> None:
-        """Why the run has no result, and going on would end the same way."""
+        """Write down why the run has no result, and going on would end the same way."""
         write_synced(self.failure, f"{reason}\n".encode())
 
     def unfinished(self) -> InputError:
-        """The error for a run that has no result, to be raised by the caller."""
+        """Return the error for a run that has no result."""
         if self.failure.exists():
             return InputError(f"{self.path} failed: {self.failure.read_text('utf-8').strip()}")
         return InputError(
             f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
         )
+
+
+def new_folder(out: str | Path | None, name: str) -> Path:
+    """Return an empty folder: `out`, or runs/<name>-<n>, the first that is free."""
+    path = Path(out) if out else next_folder(name)
+    check_free(path)
+    return path
+
+
+def next_folder(name: str) -> Path:
+    """Return runs/<name>-<n>, the first that is free."""
+    n = 1
+    while (path := Path("runs") / f"{name}-{n}").exists():
+        n += 1
+    return path
+
+
+def check_free(path: Path) -> None:
+    """Refuse an output folder that is in use, or cannot be written."""
+    try:
+        used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
+    if used:
+        remedy = "choose" if RunFolder(path).failure.exists() else "go on with --resume or choose"
+        raise InputError(f"the output folder {path} is not empty; {remedy} another")
+    there = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "no permission" if there.is_dir() else f"{there} is a file"
+        raise InputError(
+            f"the output folder {path} cannot be written ({reason}); choose another with --out"
+        )
+
+
+def finished_runs(path: Path) -> list[Path]:
+    """Return the finished runs in a folder of runs, by name."""
+    inside = sorted(path.iterdir()) if path.is_dir() else []
+    return [folder for folder in inside if RunFolder(folder).is_finished]
 
 
 def run_table(
@@ -128,23 +166,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def finished_runs(path: Path) -> list[Path]:
-    """The finished runs in a folder of runs, by name."""
-    inside = sorted(path.iterdir()) if path.is_dir() else []
-    return [folder for folder in inside if RunFolder(folder).is_finished]
-
-
-def next_folder(name: str) -> Path:
-    """runs/<name>-<n>, the first that is free."""
-    n = 1
-    while (path := Path("runs") / f"{name}-{n}").exists():
-        n += 1
-    return path
-
-
 @contextmanager
 def failures_explained(folder: Path) -> Iterator[None]:
-    """Failures of the machine as one line that says what to do; what was done is kept."""
+    """Tell failures of the machine in one line that says what to do; what was done is kept."""
     try:
         yield
     except OSError as error:
@@ -164,33 +188,9 @@ def failures_explained(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def new_folder(out: str | Path | None, name: str) -> Path:
-    """Return an empty folder: `out`, or runs/<name>-<n>, the first that is free."""
-    path = Path(out) if out else next_folder(name)
-    check_free(path)
-    return path
-
-
-def check_free(path: Path) -> None:
-    """The output folder is empty or not there yet, and can be written."""
-    try:
-        used = path.is_dir() and any(path.iterdir())
-    except OSError as error:
-        raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
-    if used:
-        remedy = "choose" if RunFolder(path).failure.exists() else "go on with --resume or choose"
-        raise InputError(f"the output folder {path} is not empty; {remedy} another")
-    there = next(p for p in (path, *path.absolute().parents) if p.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        reason = "no permission" if there.is_dir() else f"{there} is a file"
-        raise InputError(
-            f"the output folder {path} cannot be written ({reason}); choose another with --out"
-        )
-
-
 @contextmanager
 def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
-    """Bad input that shows only in the first step leaves no run."""
+    """Leave no run where bad input shows only in the first step."""
     try:
         yield
     except InputError:

@@ -7,10 +7,10 @@ from wcdas.errors import InputError
 from wcdas.groups import group_indices
 from wcdas.heads import Head
 from wcdas.heads.functional.arithmetic import unit
-from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StepBatch, StepState
 from wcdas.run.build import TrainingRun
+from wcdas.run.checks import stage_loss
 from wcdas.targets import MixedLabels, loss_of
 
 AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -40,12 +40,7 @@ class Step(nn.Module):
         )
         self.seen: Tensor | None = None
         self.frozen = stage.trains != "all"
-        self.loss: nn.Module | None = None
-        if stage.loss != "cross-entropy":
-            options = dict(stage.loss_options)
-            if stage.label_smoothing:
-                options["label_smoothing"] = stage.label_smoothing
-            self.loss = create_loss(stage.loss, class_counts, **options)
+        self.loss = stage_loss(stage, class_counts)
         prior = class_counts.double() / class_counts.sum()
         log_prior = (stage.prior * prior.log()).float() if stage.prior else None
         self.register_buffer("log_prior", log_prior, persistent=False)
