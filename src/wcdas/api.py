@@ -38,6 +38,7 @@ from wcdas.run.interrupt import Interrupt
 from wcdas.run.loop import Loop
 from wcdas.run.recipes import Settings, data_settings
 from wcdas.run.settings import (
+    Request,
     Source,
     check_effect,
     read_request,
@@ -121,19 +122,7 @@ def train(
     request = read_request(recipe, settings, method, seed)
     kind = choose_device(device).type
     if resume:
-        if out is None:
-            raise InputError("--resume needs to know which run; name its folder with --out")
-        folder = RunFolder(Path(out))
-        stored = folder.read_run()
-        config = unchanged(stored, request, data)
-        if folder.is_finished:
-            return Run(folder.path)
-        source = config.data["source"] if data is None else data
-        with _busy(console, "reading the data"):
-            dataset = _open(source, config.data, skip_bad, short_name(config.data["source"]))
-        same_data(stored, dataset)
-        _train(config, dataset, folder, around)
-        return Run(folder.path)
+        return _resume(out, request, data, skip_bad, around)
     check_effect([(request.check(), request.layers)])  # before images are read
     if out is not None:
         check_free(Path(out))
@@ -271,6 +260,29 @@ class Surroundings:
     callbacks: Sequence[Callback]
     report: bool
     console: Console | None = None
+
+
+def _resume(
+    out: str | Path | None,
+    request: Request,
+    data: Source | None,
+    skip_bad: bool,
+    around: Surroundings,
+) -> Run:
+    """Go on with a run as it was started; what is given now may not say otherwise."""
+    if out is None:
+        raise InputError("--resume needs to know which run; name its folder with --out")
+    folder = RunFolder(Path(out))
+    stored = folder.read_run()
+    config = unchanged(stored, request, data)
+    if not folder.is_finished:
+        source = config.data["source"]
+        with _busy(around.console, "reading the data"):
+            opened = source if data is None else data
+            dataset = _open(opened, config.data, skip_bad, short_name(source))
+        same_data(stored, dataset)
+        _train(config, dataset, folder, around)
+    return Run(folder.path)
 
 
 def _train(
