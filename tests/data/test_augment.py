@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
 from wcdas import rng
-from wcdas.data.augment import create_augmentation, list_augmentations
+from wcdas.data.augment import AUGMENTATIONS, create_augmentation
 from wcdas.data.operations import apply_changes, crop_boxes
 from wcdas.data.steps import (
     CIFAR10_POLICY,
@@ -19,10 +19,10 @@ from wcdas.data.steps import (
     RAND_AUGMENT,
     SIGNED,
     Choices,
-    Constant,
     auto_augment,
     colour_jitter,
     magnitude_of,
+    on_devices,
     rand_augment,
     random_crop,
     random_cutout,
@@ -152,7 +152,7 @@ def test_cutout(length, tiles):
     assert random_cutout(length, fill).apply(images, u).equal(expected)
 
 
-@pytest.mark.parametrize("policy", list_augmentations())
+@pytest.mark.parametrize("policy", AUGMENTATIONS)
 @pytest.mark.parametrize("kind", ["rgb", "grey", "large"])
 def test_an_image_does_not_depend_on_its_neighbours(policy, kind, tiles, digits):
     images = {"rgb": tiles(), "grey": digits[0][:256], "large": tiles(112, 24)}[kind]
@@ -324,7 +324,7 @@ class OnTheDevice(TorchDispatchMode):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("size", [32, 112])
-@pytest.mark.parametrize("policy", list_augmentations())
+@pytest.mark.parametrize("policy", AUGMENTATIONS)
 def test_nothing_waits_for_the_device(policy, size, channels):
     """Tensors that only claim to be on a GPU have no values to wait for: reading one fails."""
     augment = create_augmentation(policy, size=size, mean=[0.5] * channels)
@@ -365,8 +365,8 @@ def test_bad_input_is_named(policy, options, message):
 
 
 def test_a_constant_is_copied_once():
-    constant = Constant(torch.arange(3))
-    there = constant.on(torch.device("meta"))
+    constant = on_devices(torch.arange(3))
+    there = constant(torch.device("meta"))
     assert there.device.type == "meta"
-    assert constant.on(torch.device("meta")) is there
-    assert constant.on(torch.device("cpu")).tolist() == [0, 1, 2]
+    assert constant(torch.device("meta")) is there
+    assert constant(torch.device("cpu")).tolist() == [0, 1, 2]

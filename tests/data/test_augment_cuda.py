@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from wcdas import rng
-from wcdas.data.augment import create_augmentation, list_augmentations
+from wcdas.data.augment import AUGMENTATIONS, create_augmentation
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-POLICIES = [policy for policy in list_augmentations() if policy != "none"]
+POLICIES = [policy for policy in AUGMENTATIONS if policy != "none"]
 
 
 @pytest.fixture(params=["rgb", "grey", "large"])
@@ -37,7 +37,7 @@ def test_random_numbers_equal_those_of_the_cpu():
         assert rng.uniform(key, counters.cuda(), 8).cpu().equal(rng.uniform(3, counters, 8))
 
 
-@pytest.mark.parametrize("policy", list_augmentations())
+@pytest.mark.parametrize("policy", AUGMENTATIONS)
 def test_images_equal_those_of_the_cpu(policy, pictures):
     positions = torch.arange(len(pictures))
     augment = augmentation(policy, pictures)

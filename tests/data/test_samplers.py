@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wcdas.data.samplers import (
+    SAMPLERS,
     ClassProbabilitySampler,
     create_sampler,
-    list_samplers,
     rank_slice,
     whole_batches,
 )
@@ -36,7 +36,7 @@ def assert_shares(found, expected):
     )
 
 
-@pytest.mark.parametrize("name", list_samplers())
+@pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_class_probabilities_are_the_shares_of_the_draws(name, epoch):
     sampler = create_sampler(name, LABELS, 6)
@@ -44,7 +44,7 @@ def test_class_probabilities_are_the_shares_of_the_draws(name, epoch):
     assert_shares(drawn, sampler.class_probabilities(epoch, 40))
 
 
-@pytest.mark.parametrize("name", list_samplers())
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_sequence_is_n_draws_and_a_pure_function(name):
     sampler = create_sampler(name, LABELS, 6)
     sequence = sampler.sequence(11, 3, 10)

@@ -10,14 +10,7 @@ from wcdas.data.dataset import (
     StoredImages,
 )
 from wcdas.data.description import LongTailSummary, summary
-from wcdas.data.sources import (
-    OPTIONS,
-    TAILED,
-    HuggingFace,
-    in_memory,
-    list_datasets,
-    open_dataset,
-)
+from wcdas.data.sources import OPTIONS, TAILED, HuggingFace, in_memory, list_datasets, open_dataset
 from wcdas.data.split import long_tail_counts
 from wcdas.groups import groups
 

@@ -150,11 +150,6 @@ def create_augmentation(
     return create("augmentation", AUGMENTATIONS, policy, options, **context)
 
 
-def list_augmentations() -> list[str]:
-    """The names that `create_augmentation` knows."""
-    return list(AUGMENTATIONS)
-
-
 def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
     if padding is None:
         padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)

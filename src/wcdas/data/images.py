@@ -57,9 +57,7 @@ def check_image(source: Path | Encoded, name: str | None = None) -> Header:
 
     Its size and colour are those of the header.
     """
-    called = name or (str(source) if isinstance(source, Path) else "an image")
-    with _readable(called):
-        image = _open(source, called)
+    with _opened(source, name) as image:
         header = Header(image.width, image.height, image.mode in GREY_MODES)
         image.draft(image.mode, (max(image.width // 8, 1), max(image.height // 8, 1)))
         image.load()
@@ -73,9 +71,7 @@ def open_image(source: Path | Encoded, channels: int, name: str | None = None) -
     Raises:
         InputError: the image is unreadable, truncated or too large; the message names it.
     """
-    called = name or (str(source) if isinstance(source, Path) else "an image")
-    with _readable(called):
-        image = _open(source, called)
+    with _opened(source, name) as image:
         image.load()
         return as_mode(image, channels)
 
@@ -98,22 +94,19 @@ def as_mode(image: Image.Image, channels: int) -> Image.Image:
     return image.convert("L" if channels == 1 else "RGB")
 
 
-def _open(source: Path | Encoded, called: str) -> Image.Image:
-    file = source if isinstance(source, Path) else io.BytesIO(source)
-    image = Image.open(file, formats=formats())
-    if image.width * image.height > MAX_PIXELS:
-        image.close()
-        raise InputError(
-            f"{called} is {image.width}×{image.height} pixels; expected at most "
-            f"{MAX_PIXELS:,} pixels. Make it smaller"
-        )
-    return image
-
-
 @contextmanager
-def _readable(called: str) -> Iterator[None]:
+def _opened(source: Path | Encoded, name: str | None) -> Iterator[Image.Image]:
+    called = name or (str(source) if isinstance(source, Path) else "an image")
     try:
-        yield
+        file = source if isinstance(source, Path) else io.BytesIO(source)
+        image = Image.open(file, formats=formats())
+        if image.width * image.height > MAX_PIXELS:
+            image.close()
+            raise InputError(
+                f"{called} is {image.width}×{image.height} pixels; expected at most "
+                f"{MAX_PIXELS:,} pixels. Make it smaller"
+            )
+        yield image
     except InputError:
         raise
     # Damaged data makes PIL's readers fail in any way.

@@ -13,12 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional as tv
 
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
-from wcdas.data.images import (
-    evaluation_square,
-    resized_crop_boxes,
-    to_pixels,
-    training_square,
-)
+from wcdas.data.images import evaluation_square, resized_crop_boxes, to_pixels, training_square
 from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
 
@@ -84,20 +79,16 @@ class DecodedImages:
     ) -> None:
         if workers < 0:
             raise InputError(f"workers is {workers}; expected 0 (none) or more")
-        self.images = _Squares(split, size, channels)
         self.device = device
-        self.batches: list[list[Item]] = []  # what the workers are to read in this epoch
-        self.loader = None if workers == 0 else self._start(workers)
-
-    def _start(self, workers: int) -> "DataLoader[Tensor | InputError]":
-        return DataLoader(
-            self.images,
+        self.batches: list[list[Item]] = []  # what is to be read in this epoch
+        self.loader: DataLoader[Tensor | InputError] = DataLoader(
+            _Squares(split, size, channels),
             batch_sampler=self.batches,
             num_workers=workers,
             collate_fn=_stacked,
             worker_init_fn=_ignore_interrupt,
-            pin_memory=self.device.type == "cuda",
-            persistent_workers=True,
+            pin_memory=device.type == "cuda",
+            persistent_workers=workers > 0,
             generator=torch.Generator(),  # else every epoch would advance the global one
         )
 
@@ -110,13 +101,8 @@ class DecodedImages:
             [(i, p, crop_key) for i, p in zip(*(c.tolist() for c in draw), strict=True)]
             for draw in draws
         ]
-        batches: Iterator[Tensor | InputError]
         try:
-            if self.loader is None:
-                batches = (_stacked([self.images[item] for item in b]) for b in self.batches)
-            else:
-                batches = iter(self.loader)
-            for images, draw in zip(batches, draws, strict=True):
+            for images, draw in zip(self.loader, draws, strict=True):
                 if isinstance(images, InputError):
                     raise images
                 yield images.to(self.device, non_blocking=True), draw.to(self.device)
@@ -126,7 +112,7 @@ class DecodedImages:
 
     def close(self) -> None:
         """End the workers; the next epoch would start new ones."""
-        if self.loader is not None and self.loader._iterator is not None:
+        if self.loader._iterator is not None:
             self.loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
             self.loader._iterator = None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from wcdas import rng
@@ -220,16 +220,19 @@ class MetaSampler(Sampler):
         soft = (self.logits + self.absent + noise).softmax(1)
         chance = soft.gather(1, labels.unsqueeze(1)).squeeze(1)
         drawn = 1 + chance - chance.detach()
-        module = _HeadLoss(head)
-        named = module.named_parameters()
+        named = head.named_parameters()
         parameters: dict[str, Tensor] = {k: v for k, v in named if v.requires_grad}
-        inner = functional_call(module, parameters, (features, labels, drawn, log_prior))
+        # On the logits, since a head's own loss may have first derivatives only.
+        logits = functional_call(head, parameters, (features, labels))
+        logits = logits if log_prior is None else logits + log_prior
+        inner = (drawn * F.cross_entropy(logits, labels, reduction="none")).mean()
         slopes = torch.autograd.grad(inner, list(parameters.values()), create_graph=True)
         stepped: dict[str, Tensor] = {
             k: (v - lr * mean(g)).detach().requires_grad_()
             for (k, v), g in zip(parameters.items(), slopes, strict=True)
         }
-        outer = functional_call(module, stepped, balanced)
+        logits = functional_call(head, stepped, balanced)
+        outer = F.cross_entropy(logits, balanced[1], reduction="none").mean()
         to_stepped = torch.autograd.grad(outer, list(stepped.values()))
         # d outer / dψ = (d outer / d stepped) · (d stepped / dψ), and stepped = θ − lr · slopes(ψ)
         (slope,) = torch.autograd.grad(slopes, [self.logits], [-lr * mean(g) for g in to_stepped])
@@ -252,29 +255,6 @@ class MetaSampler(Sampler):
             self.logits.copy_(state["logits"])
             self.at_beginning.copy_(state["at_beginning"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-class _HeadLoss(nn.Module):
-    """Cross-entropy as a module's forward, for `functional_call`.
-
-    On the logits, since a head's own loss may have first derivatives only.
-    """
-
-    def __init__(self, head: Head) -> None:
-        super().__init__()
-        self.head = head
-
-    def forward(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        weight: Tensor | None = None,
-        log_prior: Tensor | None = None,
-    ) -> Tensor:
-        logits = self.head(features, labels)
-        logits = logits if log_prior is None else logits + log_prior
-        losses = F.cross_entropy(logits, labels, reduction="none")
-        return (losses if weight is None else weight * losses).mean()
 
 
 SAMPLERS: dict[str, type[Sampler]] = {
@@ -302,11 +282,6 @@ def create_sampler(
     """
     context = {"labels": labels, "num_classes": num_classes, "device": device}
     return create("sampler", SAMPLERS, name, options, **context)
-
-
-def list_samplers() -> list[str]:
-    """The names that `create_sampler` knows."""
-    return list(SAMPLERS)
 
 
 def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Tensor]:

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import permutations
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as nn
+from torchvision.transforms import AutoAugment, AutoAugmentPolicy
 
 from wcdas.data.operations import KINDS, TRIES, apply_changes, crop_boxes, resized_crop
 
@@ -53,14 +55,14 @@ def random_cutout(length: int, fill: Sequence[int]) -> Step:
 
     T. DeVries, G. Taylor, 2017, arXiv:1708.04552.
     """
-    levels = Constant(torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1))
+    levels = on_devices(torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1))
 
     def apply(images: Tensor, u: Tensor) -> Tensor:
         centre = (u * images.shape[-1]).long()[..., None]
         distance = torch.arange(images.shape[-1], device=u.device) - (centre - length // 2)
         rows, columns = ((distance >= 0) & (distance < length)).unbind(1)
         inside = rows[:, None, :, None] & columns[:, None, None, :]
-        return torch.where(inside, levels.on(images.device), images)
+        return torch.where(inside, levels(images.device), images)
 
     return Step(2, apply)
 
@@ -71,20 +73,20 @@ def colour_jitter(strength: float, hue: float = 0.0, probability: float = 1.0) -
     With `hue` that too, turned by up to this share of the circle either way. Each image is changed
     with the `probability`.
     """
-    reach = Constant(torch.tensor([strength] * 3 + [hue] * (hue > 0)))
-    n = len(reach.value)
-    orders = Constant(torch.tensor(list(permutations(range(n)))))
+    n = 4 if hue else 3
+    reach = on_devices(torch.tensor([strength, strength, strength, hue][:n]))
+    orders = on_devices(torch.tensor(list(permutations(range(n)))))
     # Weights of the image, its grey version and its mean level; turn of the hue.
-    neutral = Constant(torch.tensor((1.0, 0, 0, 0)))
-    slope = Constant(torch.tensor(((1.0, 0, 0, 0), (1, 0, -1, 0), (1, -1, 0, 0), (0, 0, 0, 1))))
+    neutral = on_devices(torch.tensor((1.0, 0, 0, 0)))
+    slope = on_devices(torch.tensor(((1.0, 0, 0, 0), (1, 0, -1, 0), (1, -1, 0, 0), (0, 0, 0, 1))))
 
     def apply(images: Tensor, u: Tensor) -> Tensor:
-        order = orders.on(u.device)[(u[:, 0] * len(orders.value)).long()]
-        change = (u[:, 1 : 1 + n] * 2 - 1) * reach.on(u.device)
+        order = orders(u.device)[(u[:, 0] * math.factorial(n)).long()]
+        change = (u[:, 1 : 1 + n] * 2 - 1) * reach(u.device)
         if probability < 1:
             change = change * (u[:, -1:] < probability)
-        slopes = slope.on(u.device)[order]
-        parameters = neutral.on(u.device) + slopes * change.gather(1, order)[..., None]
+        slopes = slope(u.device)[order]
+        parameters = neutral(u.device) + slopes * change.gather(1, order)[..., None]
         for turn in parameters.unbind(1):
             blend, turned = turn.split((3, 1), dim=1)
             images = apply_changes(images, {"blend": blend} | ({"hue": turned} if hue else {}))
@@ -104,17 +106,9 @@ def random_grey(probability: float) -> Step:
     return Step(1, apply)
 
 
-class Constant:
-    """A tensor that is copied once to every device where it is asked for."""
-
-    def __init__(self, value: Tensor) -> None:
-        self.value = value
-        self.copies = {value.device: value}
-
-    def on(self, device: torch.device) -> Tensor:
-        if device not in self.copies:
-            self.copies[device] = self.value.to(device)
-        return self.copies[device]
+def on_devices(value: Tensor) -> Callable[[torch.device], Tensor]:
+    """Return the tensor by device; it is copied once to every one where it is asked for."""
+    return cache(value.to)
 
 
 def auto_augment(size: int) -> Step:
@@ -126,7 +120,7 @@ def auto_augment(size: int) -> Step:
     """
     turns = [
         (
-            Constant(torch.tensor([probability for _, probability, _ in column])),
+            on_devices(torch.tensor([probability for _, probability, _ in column])),
             Choices([(name, magnitude_of(name, bin_, 10, size)) for name, _, bin_ in column], size),
         )
         for column in zip(*CIFAR10_POLICY, strict=True)
@@ -135,7 +129,7 @@ def auto_augment(size: int) -> Step:
     def apply(images: Tensor, u: Tensor) -> Tensor:
         pair = (u[:, 0] * len(CIFAR10_POLICY)).long()
         for (probability, choices), (act, sign) in zip(turns, u[:, 1:].T.split(2), strict=True):
-            applied = act < probability.on(u.device)[pair]
+            applied = act < probability(u.device)[pair]
             images = apply_changes(images, choices.changes(pair, sign, applied))
         return images
 
@@ -176,12 +170,12 @@ class Choices:
             [x for k in self.widths for x in (values if k == kind else KINDS[k].neutral)]
             for kind, values in drawn
         ]
-        self.parameters = Constant(torch.tensor(parameters, dtype=torch.float32))
+        self.parameters = on_devices(torch.tensor(parameters, dtype=torch.float32))
 
     def changes(self, row: Tensor, sign: Tensor, applied: Tensor | int = 1) -> dict[str, Tensor]:
         """Return parameters (B, n) of each kind; half of the signs turn a magnitude negative."""
         entry = (row * 2 + (sign < 0.5) + 1) * applied
-        parameters = self.parameters.on(row.device)[entry]
+        parameters = self.parameters(row.device)[entry]
         return dict(zip(self.widths, parameters.split([*self.widths.values()], 1), strict=True))
 
 
@@ -231,33 +225,4 @@ OPERATIONS: dict[str, Callable[[float, int], Change]] = {
 SIGNED = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate"}
 SIGNED |= {"Brightness", "Color", "Contrast", "Sharpness"}
 RAND_AUGMENT = [name for name in OPERATIONS if name != "Invert"]
-
-Choice = tuple[str, float, int | None]  # operation, probability, magnitude bin
-
-CIFAR10_POLICY: list[tuple[Choice, Choice]] = [
-    (("Invert", 0.1, None), ("Contrast", 0.2, 6)),
-    (("Rotate", 0.7, 2), ("TranslateX", 0.3, 9)),
-    (("Sharpness", 0.8, 1), ("Sharpness", 0.9, 3)),
-    (("ShearY", 0.5, 8), ("TranslateY", 0.7, 9)),
-    (("AutoContrast", 0.5, None), ("Equalize", 0.9, None)),
-    (("ShearY", 0.2, 7), ("Posterize", 0.3, 7)),
-    (("Color", 0.4, 3), ("Brightness", 0.6, 7)),
-    (("Sharpness", 0.3, 9), ("Brightness", 0.7, 9)),
-    (("Equalize", 0.6, None), ("Equalize", 0.5, None)),
-    (("Contrast", 0.6, 7), ("Sharpness", 0.6, 5)),
-    (("Color", 0.7, 7), ("TranslateX", 0.5, 8)),
-    (("Equalize", 0.3, None), ("AutoContrast", 0.4, None)),
-    (("TranslateY", 0.4, 3), ("Sharpness", 0.2, 6)),
-    (("Brightness", 0.9, 6), ("Color", 0.2, 8)),
-    (("Solarize", 0.5, 2), ("Invert", 0.0, None)),
-    (("Equalize", 0.2, None), ("AutoContrast", 0.6, None)),
-    (("Equalize", 0.2, None), ("Equalize", 0.6, None)),
-    (("Color", 0.9, 9), ("Equalize", 0.6, None)),
-    (("AutoContrast", 0.8, None), ("Solarize", 0.2, 8)),
-    (("Brightness", 0.1, 3), ("Color", 0.7, 0)),
-    (("Solarize", 0.4, 5), ("AutoContrast", 0.9, None)),
-    (("TranslateY", 0.9, 9), ("TranslateY", 0.7, 9)),
-    (("AutoContrast", 0.9, None), ("Solarize", 0.8, 3)),
-    (("Equalize", 0.8, None), ("Invert", 0.1, None)),
-    (("TranslateY", 0.7, 9), ("AutoContrast", 0.9, None)),
-]
+CIFAR10_POLICY = AutoAugment(AutoAugmentPolicy.CIFAR10).policies
