@@ -493,7 +493,7 @@ def paper(
       wcdas paper --out paper --resume
       wcdas paper --all --mode real --data-root ~/data --device cuda
     """
-    from wcdas.paper.run import count, list_claims, run_paper, show
+    from wcdas.paper.run import list_claims, run_paper, show
 
     if not names and not everything and not resume:
         print("\n".join(list_claims(width())))
@@ -512,7 +512,7 @@ def paper(
     )
     if not everything and not resume:
         show(done, screen)
-    screen.print(f"\n{count(done)}\n\n{done.page}")
+    screen.print(f"\n{done.counts}\n\n{done.page}")
     done.raise_failures()
 
 

@@ -1,6 +1,6 @@
 """The paper, executable: every equation, theorem, figure and table with a verdict."""
 
-from collections.abc import Callable
+import re
 from typing import Any
 
 from wcdas.paper import (
@@ -23,18 +23,14 @@ def _claim(section: str, name: str, check: str = "", **words: str) -> Claim:
     """Return a claim of `claims.toml`, where it says what may be left out."""
     number = section.split()[0]
     part = "Section" if number[0].isdigit() else "Appendix"
+    function = re.sub("[-.]", "_", check or name)
+    (found,) = (vars(module)[function] for module in MODULES if function in vars(module))
     left_out = {
         "place": f"{part} {number}, {name.replace('-', ' ').capitalize()}",
         "cost": "a second",
         "tolerance": f"{TOLERANCE:g} of the largest value",
     }
-    return Claim(name=name, check=_function(check or name), **left_out | words)
-
-
-def _function(name: str) -> Callable[[Setting], Finding]:
-    function = name.translate({ord("-"): "_", ord("."): "_"})
-    (found,) = (vars(module)[function] for module in MODULES if function in vars(module))
-    return found
+    return Claim(name=name, check=found, **left_out | words)
 
 
 _SECTIONS: list[dict[str, Any]] = read_toml("claims.toml")["sections"]

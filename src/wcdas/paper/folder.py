@@ -90,9 +90,8 @@ class Result:
 
 def fingerprint(setting: Setting) -> str:
     """Return that of all a verdict depends on: the package, PyTorch, the mode and the data."""
-    data = (setting.mode, setting.data_root, setting.measured)
-    parts = (_package(), torch.__version__, *map(str, data))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    parts = (_package(), torch.__version__, setting.mode, setting.data_root, setting.measured)
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
 
 @cache
@@ -107,8 +106,8 @@ def _package() -> str:
 def write_result(setting: Setting, name: str, result: Result) -> None:
     finding = result.finding
     figures = [str(path.relative_to(setting.out)) for path in finding.figures]
-    stored = asdict(finding) | {"numbers": dict(finding.numbers), "figures": figures}
-    whole = {"fingerprint": fingerprint(setting), "seconds": result.seconds, "finding": stored}
+    told = asdict(finding) | {"figures": figures}
+    whole = {"fingerprint": fingerprint(setting), "seconds": result.seconds, "finding": told}
     _write(setting.out / "results" / f"{name}.json", whole)
 
 

@@ -13,6 +13,7 @@ from wcdas.heads import WCDASHead, create_head
 from wcdas.paper.circle import angles, double
 from wcdas.paper.claim import TOLERANCE, Finding, Setting, gap, identity, judge
 from wcdas.report import COLOURS, DIVERGING, draw
+from wcdas.rng import seeded
 
 HEAD = "cosine"  # of the library, which computes Equations 1 and 2
 SCALE = 16.0
@@ -61,8 +62,8 @@ def density(rho: Tensor, cosine: Tensor) -> Tensor:
 def equation_10(setting: Setting) -> Finding:
     """The closed form against the series of Equation 3 with exponent a."""
     series = SymmetricWrappedStable(RHO.clamp(min=1e-12), EXPONENT).prob(THETA)
-    what = f"Series with a = {EXPONENT:g}, ρ to 0.9"
-    return identity(density(RHO, torch.cos(THETA)), series, what)
+    closed = density(RHO, torch.cos(THETA))
+    return identity(closed, series, f"Series with a = {EXPONENT:g}, ρ to 0.9")
 
 
 def gradient(rho: Tensor, angle: Tensor) -> Tensor:
@@ -160,14 +161,14 @@ def printed_loss(x: Tensor, w: Tensor, w_rho: Tensor, labels: Tensor, scale: flo
     """Return lines 5 to 9 as printed, with f multiplied by `scale`; line 8 has no s."""
     f = density(1 / (1 + torch.exp(-w_rho)), cosines(x, w))
     powers = torch.exp(scale * f)
-    probability = powers[torch.arange(len(x)), labels] / powers.sum(1)
-    return -probability.log().mean()
+    return -(powers[torch.arange(len(x)), labels] / powers.sum(1)).log().mean()
 
 
 def algorithm_1(setting: Setting) -> Finding:
     """Loss and gradients of the printed lines against the head's, with and without s in line 8."""
     random = torch.Generator().manual_seed(0)
-    head = WCDASHead(FEATURES, CLASSES, scale=HEAD_SCALE, start="paper").double()
+    with seeded(0):
+        head = WCDASHead(FEATURES, CLASSES, scale=HEAD_SCALE, start="paper").double()
     x = torch.randn(IMAGES, FEATURES, generator=random, dtype=torch.float64)
     labels = torch.randint(CLASSES, (IMAGES,), generator=random)
     loss = head.loss(x, labels)

@@ -13,12 +13,7 @@ from wcdas.paper import CLAIMS, SECTIONS
 from wcdas.paper.claim import Claim, Setting, Verdict
 from wcdas.paper.folder import Result
 
-KINDS = {
-    Verdict.HOLDS: "holds",
-    Verdict.CORRECTED: "corrected",
-    Verdict.REFUTED: "refuted",
-    Verdict.NEEDS_DATA: "data",
-}
+KINDS = dict(zip(Verdict, ("holds", "corrected", "refuted", "data"), strict=True))
 NOT_JUDGED = "could not be judged"
 
 
@@ -28,7 +23,7 @@ def write_page(
     """Write index.html in the folder of the run."""
     shown = [name for name in CLAIMS if name in results or name in failures]
     verdicts = {name: result.finding.verdict for name, result in results.items()}
-    counts = [tally(results), *([f"{len(failures)} {NOT_JUDGED}"] if failures else [])]
+    counts = [tally(results), f"{len(failures)} {NOT_JUDGED}" if failures else ""]
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

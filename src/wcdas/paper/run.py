@@ -19,12 +19,7 @@ from wcdas.paper.folder import Result, begin, chosen, read_result, write_result
 from wcdas.paper.page import tally, write_page
 from wcdas.run import next_folder
 
-STYLES = {
-    Verdict.HOLDS: "green",
-    Verdict.CORRECTED: "yellow",
-    Verdict.REFUTED: "red",
-    Verdict.NEEDS_DATA: "dim",
-}
+STYLES = dict(zip(Verdict, ("green", "yellow", "red", "dim"), strict=True))
 
 
 @dataclass(frozen=True)
@@ -34,6 +29,10 @@ class PaperRun:
     page: Path
     results: dict[str, Result]
     failures: dict[str, str]
+
+    @property
+    def counts(self) -> str:
+        return tally(self.results)
 
     def raise_failures(self) -> None:
         if self.failures:
@@ -112,8 +111,9 @@ def run_paper(
                 failures[name] = str(error)
                 console.print(f"{which} could not be judged: {error}")
             else:
-                verdict = _coloured(results[name].finding.verdict)
-                console.print(Text.assemble(f"{which} ", verdict, f" ({took})"))
+                verdict = results[name].finding.verdict
+                coloured = (verdict, STYLES[verdict])
+                console.print(Text.assemble(f"{which} ", coloured, f" ({took})"))
     finally:
         page = write_page(setting, results, failures)
     return PaperRun(page, results, failures)
@@ -131,16 +131,12 @@ def _judge(name: str, which: str, setting: Setting, console: Console) -> tuple[R
     return result, f"{result.seconds:.1f} s"
 
 
-def _coloured(verdict: Verdict) -> tuple[str, str]:
-    return verdict, STYLES[verdict]
-
-
 def show(run: PaperRun, console: Console) -> None:
     """Print what was found in words and tables, claim by claim."""
     for name, result in run.results.items():
-        finding, claim = result.finding, CLAIMS[name]
-        console.print(f"\n{name}: {claim.statement}", style="bold")
-        console.print(Text.assemble(_coloured(finding.verdict), ". "), end="")
+        finding = result.finding
+        console.print(f"\n{name}: {CLAIMS[name].statement}", style="bold")
+        console.print(Text.assemble((finding.verdict, STYLES[finding.verdict]), ". "), end="")
         console.print(finding.sentence)
         for table in finding.tables:
             grid = RichTable(*table.columns, title=table.title, title_justify="left", box=None)
@@ -149,8 +145,3 @@ def show(run: PaperRun, console: Console) -> None:
             console.print(grid)
         for figure in finding.figures:
             console.print(str(figure))
-
-
-def count(run: PaperRun) -> str:
-    """Return how many claims came to which verdict, in one line."""
-    return tally(run.results)

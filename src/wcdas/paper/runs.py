@@ -32,6 +32,9 @@ def read_toml(name: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
+PROTOCOLS = read_toml("protocols.toml")
+
+
 @dataclass(frozen=True)
 class Protocol:
     """What one sweep holds fixed."""
@@ -50,26 +53,21 @@ class Protocol:
     @property
     def recipe(self) -> str | Path | None:
         """A shipped one, a file beside this one, or None where the dataset's own is meant."""
-        named: str | None = read_toml("protocols.toml")[self.data].get("recipe")
-        if named is not None and named.endswith(".toml"):
-            return Path(__file__).parent / named
-        return named
+        named: str = PROTOCOLS[self.data].get("recipe", "")
+        return Path(__file__).parent / named if named.endswith(".toml") else named or None
 
     @property
     def seeds(self) -> int:
-        return int(read_toml("protocols.toml")[self.data]["seeds"])
+        return int(PROTOCOLS[self.data]["seeds"])
 
 
 def protocol(
-    method: str,
-    data: str,
-    imbalance: float | None = None,
-    settings: Mapping[str, Any] | None = None,
+    method: str, data: str, imbalance: float | None = None, settings: Mapping[str, Any] = {}
 ) -> Protocol:
     """Return the protocol of a method on a dataset, with what the paper sets for heads with a ρ."""
     has_rho = wcdas.METHODS[method].defaults["head"]["name"] in HEADS_WITH_RHO
-    start = read_toml("protocols.toml")[data]["init"] if has_rho else {}
-    return Protocol(data, imbalance, tuple(sorted({**start, **(settings or {})}.items())))
+    start = PROTOCOLS[data]["init"] if has_rho else {}
+    return Protocol(data, imbalance, tuple(sorted({**start, **settings}.items())))
 
 
 def is_trained_in(mode: str, protocol: Protocol) -> bool:
@@ -93,12 +91,8 @@ def finished_runs(setting: Setting, protocol: Protocol, method: str) -> list[Pat
 
 
 def train(setting: Setting, wanted: Iterable[tuple[Protocol, str]]) -> dict[Protocol, str]:
-    """Do the runs of this mode that are not finished; says why where that could not be.
-
-    Args:
-        setting: which mode it is, and where runs are.
-        wanted: protocols, each with a method.
-    """
+    """Do the runs of this mode that are not finished, of protocols with a method each; says why
+    where that could not be."""
     missing: dict[Protocol, list[str]] = {}
     for one, method in dict.fromkeys(wanted):
         done = len(finished_runs(setting, one, method)) == one.seeds
