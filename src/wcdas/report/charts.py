@@ -5,7 +5,7 @@ The page draws them, and the files that somebody asks for.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
@@ -62,9 +62,32 @@ class Chart:
 
 TRAINING_IMAGES = Axis("training images of the class", log=True)
 PERCENT = Axis("accuracy in %", low=0, high=100)
-RHO = Axis("concentration ρ", low=0, high=1)
-EPOCH, LOSS = Axis("epoch", low=0), Axis("loss", low=0)
-CONFIDENCE = Axis("confidence in %", low=0, high=100)
+EPOCH = Axis("epoch", low=0)
+BLANK = Axis("", numbers=False)
+# Title and axes of the charts, in the order of the page.
+FRAMES = {
+    "accuracy": ("Accuracy of each class", TRAINING_IMAGES, PERCENT),
+    "rho": (
+        "Concentration ρ of each class",
+        TRAINING_IMAGES,
+        Axis("concentration ρ", low=0, high=1),
+    ),
+    "angles": (
+        "Angles between features and class weights",
+        Axis("angle in degrees", low=0, high=180),
+        Axis("share of the group in %", low=0),
+    ),
+    "learning": ("Accuracy while training", EPOCH, PERCENT),
+    "loss": ("Training loss", EPOCH, Axis("loss", low=0)),
+    "rho-training": ("ρ while training", EPOCH, Axis("mean ρ", low=0, high=1)),
+    "reliability": ("Reliability", Axis("confidence in %", low=0, high=100), PERCENT),
+    "map": ("Map of the test features", BLANK, BLANK),
+    "tail": (
+        "The dataset's tail",
+        Axis("classes, the largest first", low=0),
+        Axis("training images", log=True),
+    ),
+}
 AS_SURE_AS_RIGHT = Series("as sure as right", "line", 6, [0, 100], [0, 100], dashed=True)
 BY_CLASS = 10  # up to so many classes the map shows each in a colour of its own
 TREND_FROM, TREND_BINS = 30, 12  # classes that have a line of their mean, and its points
@@ -72,62 +95,54 @@ TREND_FROM, TREND_BINS = 30, 12  # classes that have a line of their mean, and i
 
 def run_charts(record: Record) -> dict[str, Chart]:
     """Return the charts of a run by name, those there is something to show for."""
-    charts = (
-        _accuracy(record),
-        _rho(record),
-        _angles(record),
-        _learning(record),
-        _loss(record),
-        _rho_training(record),
-        _reliability(record),
-        _map(record),
-        _tail(record),
-    )
-    return {chart.name: chart for chart in charts if chart is not None}
+    series = {
+        "accuracy": _accuracy(record),
+        "rho": _by_group(record, rho) if (rho := record.measured["rho"]) else None,
+        "angles": _angles(record),
+        "learning": _learning(record) if record.log else None,
+        "loss": [_loss(record, "training loss", 6)] if record.log else None,
+        "rho-training": _rho_training(record),
+        "reliability": _reliability(record),
+        "map": _map(record),
+        "tail": _tail(record),
+    }
+    marks = _stages(record.log)
+    return {
+        name: Chart(name, *FRAMES[name], found, marks if FRAMES[name][1] is EPOCH else ())
+        for name, found in series.items()
+        if found is not None
+    }
 
 
 def compared_charts(runs: Mapping[str, Record], same_classes: bool) -> dict[str, Chart]:
     """Return the charts of several runs by name, a colour for each run; what is told of single
     classes only where the runs have the same ones."""
-    charts = [_compared_learning(runs), _compared_loss(runs), _compared_reliability(runs)]
+    coloured = [(record, label, colour) for colour, (label, record) in enumerate(runs.items())]
+    series = {
+        "learning": [_tested(*run, run[0].metrics["headline"]) for run in coloured],
+        "loss": [_loss(*run) for run in coloured],
+        "reliability": [AS_SURE_AS_RIGHT, *(_confidence(*run) for run in coloured)],
+    }
     if same_classes:
-        charts = [_compared_accuracy(runs), _compared_rho(runs), *charts]
-    return {chart.name: chart for chart in charts if chart.series}
+        series = {
+            "accuracy": [one for run in coloured for one in _dots_and_trend(*run)],
+            "rho": [_dots(*run, rho) for run in coloured if (rho := run[0].measured["rho"])],
+        } | series
+    return {name: Chart(name, *FRAMES[name], found) for name, found in series.items() if found}
 
 
-def _accuracy(record: Record) -> Chart:
+def _accuracy(record: Record) -> list[Series]:
     values = percents(record.accuracy)
-    series = _by_group(record, values) + _trend(record, "mean", 6, values)
-    return Chart("accuracy", "Accuracy of each class", TRAINING_IMAGES, PERCENT, series)
+    return _by_group(record, values) + _trend(record, "mean", 6, values)
 
 
-def _compared_accuracy(runs: Mapping[str, Record]) -> Chart:
-    series = []
-    for colour, (label, record) in enumerate(runs.items()):
-        values = percents(record.accuracy)
-        series.append(_dots(record, label, colour, values))
-        series += _trend(record, f"{label}, mean", colour, values)
-    return Chart("accuracy", "Accuracy of each class", TRAINING_IMAGES, PERCENT, series)
+def _dots_and_trend(record: Record, label: str, colour: int) -> list[Series]:
+    values = percents(record.accuracy)
+    trend = _trend(record, f"{label}, mean", colour, values)
+    return [_dots(record, label, colour, values), *trend]
 
 
-def _rho(record: Record) -> Chart | None:
-    rho = record.measured["rho"]
-    if rho is None:
-        return None
-    series = _by_group(record, rho)
-    return Chart("rho", "Concentration ρ of each class", TRAINING_IMAGES, RHO, series)
-
-
-def _compared_rho(runs: Mapping[str, Record]) -> Chart:
-    series = [
-        _dots(record, label, colour, record.measured["rho"])
-        for colour, (label, record) in enumerate(runs.items())
-        if record.measured["rho"] is not None
-    ]
-    return Chart("rho", "Concentration ρ of each class", TRAINING_IMAGES, RHO, series)
-
-
-def _angles(record: Record) -> Chart | None:
+def _angles(record: Record) -> list[Series] | None:
     angles = record.measured["angles"]
     if angles is None:
         return None
@@ -141,95 +156,60 @@ def _angles(record: Record) -> Chart | None:
             shares = [rounded(100 * n / sum(counts)) for n in counts]
             dashed = kind == "other"
             series.append(Series(f"{group}, {name}", "steps", colour, middles, shares, dashed))
-    return Chart(
-        "angles",
-        "Angles between features and class weights",
-        Axis("angle in degrees", low=0, high=180),
-        Axis("share of the group in %", low=0),
-        series,
-    )
+    return series
 
 
-def _learning(record: Record) -> Chart | None:
-    if not record.log:
-        return None
-    epochs, marks = _epochs_and_stages(record.log)
+def _learning(record: Record) -> list[Series]:
     fitted = percents([line.get("train_accuracy") for line in record.log])
-    series = []
-    if any(value is not None for value in fitted):
-        series.append(Series("training images", "line", 6, epochs, fitted, dashed=True))
-    for colour, group in enumerate(GROUPS):
-        tested, values = _tested(record, group)
-        if any(value is not None for value in values):
-            series.append(Series(f"test, {group}", "line", colour, tested, values))
-    return Chart("learning", "Accuracy while training", EPOCH, PERCENT, series, marks)
-
-
-def _compared_learning(runs: Mapping[str, Record]) -> Chart:
+    epochs = list(range(1, len(fitted) + 1))
     series = [
-        Series(label, "line", colour, *_tested(record, record.metrics["headline"]))
-        for colour, (label, record) in enumerate(runs.items())
+        Series("training images", "line", 6, epochs, fitted, dashed=True),
+        *(_tested(record, f"test, {group}", i, group) for i, group in enumerate(GROUPS)),
     ]
-    return Chart("learning", "Accuracy while training", EPOCH, PERCENT, series)
+    return [one for one in series if any(value is not None for value in one.y)]
 
 
-def _loss(record: Record) -> Chart | None:
-    if not record.log:
-        return None
-    epochs, marks = _epochs_and_stages(record.log)
+def _tested(record: Record, name: str, colour: int, metric: str) -> Series:
+    """A metric in percent after the epochs that ended with a test."""
+    tests = {at: line["test"] for at, line in enumerate(record.log, 1) if line.get("test")}
+    values = percents([test[metric] for test in tests.values()])
+    return Series(name, "line", colour, list(tests), values)
+
+
+def _loss(record: Record, name: str, colour: int) -> Series:
     losses = [rounded(line["loss"]) for line in record.log]
-    series = [Series("training loss", "line", 6, epochs, losses)]
-    return Chart("loss", "Training loss", EPOCH, LOSS, series, marks)
+    return Series(name, "line", colour, list(range(1, len(losses) + 1)), losses)
 
 
-def _compared_loss(runs: Mapping[str, Record]) -> Chart:
-    series = []
-    for colour, (label, record) in enumerate(runs.items()):
-        losses = [rounded(line["loss"]) for line in record.log]
-        series.append(Series(label, "line", colour, _epochs_and_stages(record.log)[0], losses))
-    return Chart("loss", "Training loss", EPOCH, LOSS, series)
-
-
-def _rho_training(record: Record) -> Chart | None:
+def _rho_training(record: Record) -> list[Series] | None:
     lines = [line["rho"] for line in record.log if line.get("rho")]
     if len(lines) < len(record.log) or not lines:
         return None
-    epochs, marks = _epochs_and_stages(record.log)
-    series = [
+    epochs = list(range(1, len(lines) + 1))
+    return [
         Series(group, "line", colour, epochs, [rounded(line[group]) for line in lines])
         for colour, group in enumerate(GROUPS)
         if lines[-1].get(group) is not None
     ]
-    axis = Axis("mean ρ", low=0, high=1)
-    return Chart("rho-training", "ρ while training", EPOCH, axis, series, marks)
 
 
-def _reliability(record: Record) -> Chart | None:
+def _reliability(record: Record) -> list[Series] | None:
     bins = record.measured["reliability"]
     if not any(b["images"] for b in bins):
         return None
-    accuracy = Series(
-        "accuracy",
-        "bars",
-        0,
-        [rounded(50 * (b["lower"] + b["upper"])) or 0.0 for b in bins],
-        percents([b["accuracy"] for b in bins]),
-        notes=[counted(b["images"], "test sample") for b in bins],
-    )
-    series = [accuracy, AS_SURE_AS_RIGHT]
-    return Chart("reliability", "Reliability", CONFIDENCE, PERCENT, series)
+    middles = [rounded(50 * (b["lower"] + b["upper"])) or 0.0 for b in bins]
+    accuracy = percents([b["accuracy"] for b in bins])
+    notes = [counted(b["images"], "test sample") for b in bins]
+    return [Series("accuracy", "bars", 0, middles, accuracy, notes=notes), AS_SURE_AS_RIGHT]
 
 
-def _compared_reliability(runs: Mapping[str, Record]) -> Chart:
-    series = [AS_SURE_AS_RIGHT]
-    for colour, (label, record) in enumerate(runs.items()):
-        filled = [b for b in record.measured["reliability"] if b["images"]]
-        x, y = (percents([b[key] for b in filled]) for key in ("confidence", "accuracy"))
-        series.append(Series(label, "line", colour, [v or 0.0 for v in x], y))
-    return Chart("reliability", "Reliability", CONFIDENCE, PERCENT, series)
+def _confidence(record: Record, name: str, colour: int) -> Series:
+    filled = [b for b in record.measured["reliability"] if b["images"]]
+    x, y = (percents([b[key] for b in filled]) for key in ("confidence", "accuracy"))
+    return Series(name, "line", colour, [v or 0.0 for v in x], y)
 
 
-def _map(record: Record) -> Chart | None:
+def _map(record: Record) -> list[Series] | None:
     found = record.measured["map"]
     if found is None:
         return None
@@ -246,19 +226,16 @@ def _map(record: Record) -> Chart | None:
             notes = ["recognised" if t == p else f"taken for {names[p]}" for _, _, t, p in of]
             x, y, classes = ([row[i] for row in of] for i in range(3))
             series.append(Series(label, "points", colour, x, y, classes=classes, notes=notes))
-    blank = Axis("", numbers=False)
-    return Chart("map", "Map of the test features", blank, blank, series)
+    return series
 
 
-def _tail(record: Record) -> Chart:
+def _tail(record: Record) -> list[Series]:
     order = sorted(range(len(record.class_counts)), key=lambda c: (-record.class_counts[c], c))
     ranks = {c: rank for rank, c in enumerate(order, 1)}
-    series = [
-        Series(s.name, s.kind, s.colour, [ranks[c] for c in s.classes or ()], s.x, False, s.classes)
-        for s in _by_group(record, [ranks[c] for c in range(len(order))])
+    return [
+        replace(one, x=[ranks[c] for c in one.classes or ()], y=one.x)
+        for one in _by_group(record, [0.0] * len(order))
     ]
-    axes = Axis("classes, the largest first", low=0), Axis("training images", log=True)
-    return Chart("tail", "The dataset's tail", *axes, series)
 
 
 def _by_group(record: Record, values: Sequence[float | None]) -> list[Series]:
@@ -301,19 +278,13 @@ def _trend(record: Record, name: str, colour: int, values: Sequence[float | None
     return [Series(name, "line", colour, x, y)]
 
 
-def _epochs_and_stages(log: Sequence[dict[str, Any]]) -> tuple[list[int], list[tuple[float, str]]]:
-    """Epochs counted over the whole run, and where each stage begins."""
+def _stages(log: Sequence[dict[str, Any]]) -> list[tuple[float, str]]:
+    """Where each stage begins, in epochs of the whole run."""
     marks, before = [], 0
     for stage, lines in groupby(log, key=lambda line: line["stage"]):
         marks.append((float(before), str(stage)))
         before += len(list(lines))
-    return list(range(1, len(log) + 1)), marks
-
-
-def _tested(record: Record, metric: str) -> tuple[list[int], list[float | None]]:
-    """The epochs after which the run was tested, and a metric in percent."""
-    tests = {at: line["test"] for at, line in enumerate(record.log, 1) if line.get("test")}
-    return list(tests), percents([test[metric] for test in tests.values()])
+    return marks
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
