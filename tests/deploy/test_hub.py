@@ -135,3 +135,17 @@ def test_a_folder_that_timm_reads_otherwise_is_not_left_behind(timm_run, tmp_pat
     with pytest.raises(WorkError, match="timm cannot load the folder"):
         wcdas.export(run, "hub", tmp_path / "hub")
     assert not list(tmp_path.iterdir())
+
+
+def test_timm_may_fail_without_a_message(timm_run, tmp_path, monkeypatch):
+    run = timm_run("resnet18", "softmax")
+
+    def fail(name, **options):
+        if name.startswith("local-dir:"):
+            raise AssertionError
+        return create_model(name, **options)
+
+    create_model = timm.create_model
+    monkeypatch.setattr(timm, "create_model", fail)
+    with pytest.raises(WorkError, match=r"timm cannot load the folder: AssertionError\(\)$"):
+        wcdas.export(run, "hub", tmp_path / "hub")

@@ -96,6 +96,20 @@ def test_a_prior_moves_the_logits_by_its_logarithm(mixed_run, mixed_folder, tmp_
     torch.testing.assert_close(model.logits(inputs, prior=str(tmp_path / "mix.csv")), expected)
 
 
+def test_the_file_of_a_prior_is_read_once(mixed_run, mixed_folder, tmp_path):
+    class Images(list):
+        def __getitem__(self, part):
+            mix.unlink(missing_ok=True)
+            return super().__getitem__(part)
+
+    model, file = wcdas.load(mixed_run, device="cpu"), mixed_folder / "test" / "china" / "0.jpg"
+    mix = tmp_path / "mix.csv"
+    mix.write_text("roof,3\nchina,2\nflower,1\n")
+    expected = model.logits(model.preprocess(file)[None], str(mix)).softmax(1)
+    found = model.predict(Images([file, file]), str(mix), batch=1)
+    torch.testing.assert_close(found, expected.expand(2, -1), rtol=0, atol=0)
+
+
 def test_a_balanced_model_has_the_uniform_prior_already(digits_run):
     model = wcdas.load(digits_run, device="cpu")
     inputs = torch.zeros(1, 1, 8, 8)

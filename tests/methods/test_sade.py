@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.data import open_dataset
-from wcdas.deploy.splits import run_split
+from wcdas.deploy.model import run_split
 from wcdas.errors import InputError
 from wcdas.heads import create_head
 from wcdas.losses import BalancedSoftmaxLoss

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wcdas.data import HuggingFace
-from wcdas.deploy.model import Source, load
+from wcdas.deploy.model import Source, dataset_for, load, run_split
 from wcdas.deploy.output import aside, check_file
-from wcdas.deploy.splits import dataset_for, run_split
 
 
 def embed(

@@ -14,8 +14,7 @@ from wcdas.data import HuggingFace
 from wcdas.data.augment import RESIZED_CROP_FROM, Augmentation, create_augmentation
 from wcdas.data.dataset import Split
 from wcdas.data.loader import TrainLoader
-from wcdas.deploy.model import Model, Source, load
-from wcdas.deploy.splits import dataset_for, loader_options, run_split
+from wcdas.deploy.model import Model, Source, dataset_for, load, loader_options, run_split
 from wcdas.errors import InputError
 from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import wcdas
-from wcdas.deploy.agreement import Outputs, largest_difference, quiet, sample_inputs
+from wcdas.deploy.agreement import Outputs, first_line, largest_difference, quiet, sample_inputs
 from wcdas.deploy.card import model_card
 from wcdas.deploy.hub import write_hub_folder
 from wcdas.deploy.model import Model, Source, load, preprocessing
@@ -104,7 +104,7 @@ def write_onnx(model: Model, path: Path, prior: str | None) -> float:
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     # The exporter fails in many ways, and its message is a page; the cause is in its first line.
     except Exception as error:
-        cause = _first_line(error.__cause__ or error)
+        cause = first_line(error.__cause__ or error)
         raise WorkError(
             f"the model cannot be written as ONNX: {cause}; try --format torch"
         ) from error
@@ -130,13 +130,9 @@ def write_torch(model: Model, path: Path, prior: str | None) -> float:
             loaded = torch.export.load(path).module()
     except Exception as error:
         raise WorkError(
-            f"the model cannot be exported: {_first_line(error)}; try --format onnx"
+            f"the model cannot be exported: {first_line(error)}; try --format onnx"
         ) from error
     return largest_difference("the exported program", model, prior, loaded)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [repr(error)])[0]
 
 
 def metadata(model: Model, prior: str | None) -> dict[str, str]:

@@ -18,7 +18,14 @@ from torch import nn
 
 import wcdas
 from wcdas.backbones.timm_backbone import TimmBackbone
-from wcdas.deploy.agreement import TOLERANCE, largest_difference, outputs, quiet, sample_inputs
+from wcdas.deploy.agreement import (
+    TOLERANCE,
+    first_line,
+    largest_difference,
+    outputs,
+    quiet,
+    sample_inputs,
+)
 from wcdas.deploy.card import model_card
 from wcdas.deploy.model import Model, load, preprocessing
 from wcdas.errors import WorkError
@@ -131,7 +138,7 @@ def _check_in_timm(model: Model, folder: Path, classifies: bool) -> None:
         with quiet():
             theirs = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()(inputs)
     except Exception as error:
-        raise WorkError(f"timm cannot load the folder: {str(error).splitlines()[0]}") from error
+        raise WorkError(f"timm cannot load the folder: {first_line(error)}") from error
     if not torch.allclose(theirs, ours, rtol=TOLERANCE, atol=TOLERANCE):
         raise WorkError("timm gives other numbers than wcdas for the folder; nothing was written")
 

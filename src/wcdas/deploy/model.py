@@ -1,7 +1,9 @@
-"""A trained model, ready to predict."""
+"""A trained model, ready to predict images and datasets."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from wcdas.data import HuggingFace
+from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.images import (
     CENTRE_CROP_FROM,
     MAX_PIXELS,
@@ -17,6 +21,8 @@ from wcdas.data.images import (
     open_image,
     to_pixels,
 )
+from wcdas.data.loader import EvalLoader
+from wcdas.data.sources import open_data
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
@@ -24,6 +30,8 @@ from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.folder import RunFolder, finished_runs
 from wcdas.run.model_file import ModelInfo, load_model
+from wcdas.run.prediction import predict_split
+from wcdas.run.settings import full_path, same_data, short_name
 
 Source = str | os.PathLike[str]  # a run, its folder or its model file
 ImageSource = str | os.PathLike[str] | Image.Image
@@ -83,9 +91,7 @@ class Model:
         logits = logits / (temperature or self.info.temperature)
         if prior is None:
             return logits
-        target = self.prior(prior)
-        counts = torch.tensor(self.info.class_counts)
-        return shift_prior(logits, read_prior(self.info.prior, self.class_names, counts), target)
+        return shift_prior(logits, self.prior(self.info.prior), self.prior(prior))
 
     def prior(self, given: str) -> Tensor:
         """The probabilities of a class prior to predict for: "uniform", "train" or a file's."""
@@ -111,8 +117,8 @@ class Model:
         """
         if isinstance(images, (str, os.PathLike, Image.Image)):
             images = [images]
-        if prior is not None:
-            self.prior(prior)
+        # Once: the prior may be a file.
+        shift = self.calibrated(torch.zeros(1, len(self.class_names)), prior)
         parts = []
         for at in range(0, len(images), batch):
             some = images[at : at + batch]
@@ -120,7 +126,7 @@ class Model:
                 inputs = self._vectors(some)
             else:
                 inputs = torch.stack([self.preprocess(image) for image in some])
-            parts.append(self.logits(inputs, prior))
+            parts.append(self.logits(inputs) + shift)
         return torch.cat(parts).softmax(1) if parts else torch.zeros(0, len(self.class_names))
 
     def _vectors(self, inputs: Tensor) -> Tensor:
@@ -150,6 +156,83 @@ def load(run: Source, device: str = "auto") -> Model:
             f"{path} holds no trained model; expected a run's folder{such} or its model.safetensors"
         )
     return Model(file, device)
+
+
+def dataset_for(
+    model: Model,
+    run: Path,
+    data: str | Path | HuggingFace | None,
+    options: Mapping[str, Any],
+    skip_bad: bool = False,
+) -> Dataset:
+    """The dataset named, or the run's own; its classes must be the model's.
+
+    The run's own data is refused if it has changed: another split would put training images
+    among the test ones. Other data without a test set of its own is all test images.
+    """
+    stored = RunFolder(run).read_run() if run.is_dir() else None
+    if data is None and stored is None:
+        raise InputError(f"{run} is a model file and names no dataset; give one with --data")
+    if stored is not None and (data is None or full_path(data) == stored["data"]["source"]):
+        data = stored["data"]["source"] if data is None else data
+        options = stored["data"] | dict(options)
+        dataset = open_data(data, options, skip_bad)
+        same_data(stored, dataset)
+    else:
+        assert data is not None
+        dataset = open_data(data, options, skip_bad)
+        if "split_seed" in dataset.description:
+            dataset = replace(dataset, test=dataset.train.joined(dataset.test))
+    dataset = replace(dataset, name=short_name(data))
+    _check_kind(model, dataset, full_path(data))
+    own = model.class_names
+    missing = sorted(set(dataset.class_names) - set(own))
+    if missing:
+        raise InputError(
+            f"{full_path(data)} has class {missing[0]!r}, which the model does not know; expected "
+            f"only classes among its {len(own)}"
+        )
+    if dataset.class_names == own:
+        return dataset
+    index = torch.tensor([own.index(name) for name in dataset.class_names])
+    train, test = (
+        replace(split, labels=index[split.labels])  # type: ignore[type-var]
+        for split in (dataset.train, dataset.test)
+    )
+    return replace(dataset, class_names=own, train=train, test=test)
+
+
+def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:
+    """(features, uncalibrated logits) of every image, on the CPU."""
+    loader = EvalLoader(split, batch_size=256, workers=workers, **loader_options(model))
+    with closing(loader):
+        return predict_split(model.classifier, loader)
+
+
+def loader_options(model: Model) -> dict[str, Any]:
+    """The options of a loader that prepares images as the model takes them."""
+    info = model.info
+    return {
+        "size": info.input_size,
+        "channels": info.channels,
+        "mean": info.mean,
+        "std": info.std,
+        "device": model.device,
+    }
+
+
+def _check_kind(model: Model, dataset: Dataset, data: str) -> None:
+    """Features for a model of features, images for one of images."""
+    features = isinstance(dataset.train, FeatureVectors)
+    if model.takes_features and not features:
+        raise InputError(f"the model takes feature vectors, but {data} holds images")
+    if features and not model.takes_features:
+        raise InputError(f"the model takes images, but {data} holds feature vectors")
+    if features and dataset.channels != model.info.channels:
+        raise InputError(
+            f"{data} holds vectors of {dataset.channels} numbers; the model takes "
+            f"{model.info.channels}. Embed it with the run the model's features came from"
+        )
 
 
 def preprocessing(info: ModelInfo) -> dict[str, Any]:

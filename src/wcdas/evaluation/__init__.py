@@ -7,12 +7,7 @@ from wcdas.evaluation.calibration import (
 )
 from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate
-from wcdas.evaluation.posthoc import (
-    adjust_logits,
-    choose,
-    max_norm,
-    shift_prior,
-)
+from wcdas.evaluation.posthoc import adjust_logits, choose, max_norm, shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.evaluation.table import class_table, result_table
 

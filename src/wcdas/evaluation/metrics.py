@@ -1,6 +1,6 @@
 """The metrics of a classifier on a test set, for every class and for all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -56,6 +56,13 @@ def evaluate(
     balanced = bool(present.any()) and len(tested[present].unique()) == 1
     pairs, numbers = torch.unique(labels * num_classes + p.predicted, return_counts=True)
     confusion = torch.stack([pairs // num_classes, pairs % num_classes, numbers], dim=1)
+    columns = {
+        "train_images": class_counts,
+        "test_images": tested,
+        "accuracy": recall,
+        "precision": precision,
+        "f1": f1.where(present, torch.nan),
+    }
     return {
         "test_images": len(labels),
         "headline": "top1" if balanced else "balanced_accuracy",
@@ -69,15 +76,7 @@ def evaluate(
         "ece": expected_calibration_error(p.confidence, correct) if len(labels) else None,
         "nll": mean(p.nll),
         "never_predicted": int((present & (predicted == 0)).sum()),
-        "per_class": per_class(
-            class_names or range(num_classes),
-            class_counts,
-            tested,
-            recall,
-            precision,
-            f1.where(present, torch.nan),
-            most_confused(confusion, num_classes),
-        ),
+        "per_class": per_class(class_names or range(num_classes), columns, confusion),
         "confusion": confusion.tolist(),
     }
 
@@ -86,40 +85,18 @@ def mean(values: Tensor) -> float | None:
     return float(values.double().mean()) if len(values) else None
 
 
-def most_confused(confusion: Tensor, num_classes: int) -> list[int | None]:
-    """For each class the wrong class its images are most often taken for."""
-    wrong = confusion[confusion[:, 0] != confusion[:, 1]]
-    result: list[int | None] = [None] * num_classes
-    # From rare to frequent, so that the most frequent is written last; ties go to the lower class.
-    for true, predicted, _ in wrong.flip(0)[wrong.flip(0)[:, 2].argsort(stable=True)].tolist():
-        result[true] = predicted
-    return result
-
-
 def per_class(
-    names: Sequence[Any],
-    class_counts: Tensor,
-    tested: Tensor,
-    recall: Tensor,
-    precision: Tensor,
-    f1: Tensor,
-    confused: list[int | None],
+    names: Sequence[Any], columns: Mapping[str, Tensor], confusion: Tensor
 ) -> list[dict[str, Any]]:
-    columns = (class_counts, tested, recall, precision, f1)
-    rows = zip(names, *(column.tolist() for column in columns), confused, strict=True)
+    """A row for each class, with the wrong class its images are most often taken for."""
+    wrong = confusion[confusion[:, 0] != confusion[:, 1]].flip(0)
+    # From rare to frequent, so that the most frequent is written last; ties go to the lower class.
+    wrong = wrong[wrong[:, 2].argsort(stable=True)]
+    most = {true: names[predicted] for true, predicted, _ in wrong.tolist()}
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [
-        {
-            "class": name,
-            "train_images": train_images,
-            "test_images": test_images,
-            "accuracy": none_if_nan(accuracy),
-            "precision": none_if_nan(right),
-            "f1": none_if_nan(score),
-            "most_confused_with": None if other is None else names[other],
-        }
-        for name, train_images, test_images, accuracy, right, score, other in rows
+        {"class": names[c]}
+        | {key: None if x != x else x for key, x in zip(columns, row, strict=True)}  # NaN is None
+        | {"most_confused_with": most.get(c)}
+        for c, row in enumerate(values)
     ]
-
-
-def none_if_nan(value: float) -> float | None:
-    return None if value != value else value

@@ -4,7 +4,6 @@ import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,39 +31,27 @@ def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> 
             f"prior {given!r} is neither 'uniform' nor 'train' nor a file; "
             "expected one of them, the file with lines `class,number`"
         )
-    lines = read_lines(path, given)
-    named = any(len(line.cells) > 1 for line in lines)
-    numbers = [number(line, named, given) for line in lines]
-    if named:
-        numbers = in_label_order([line.cells[0] for line in lines], numbers, class_names, given)
-    return as_prior(numbers, num_classes, f"prior file {given!r}")
-
-
-class Line(NamedTuple):
-    """The cells of a line of a file, and its number, from 1 on."""
-
-    at: int
-    cells: list[str]
-
-
-def read_lines(path: Path, given: str) -> list[Line]:
-    """The lines of a CSV file that are not empty."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
-            return [Line(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (UnicodeDecodeError, csv.Error):
         raise InputError(
             f"prior file {given!r} is not text; expected lines `class,number`"
         ) from None
+    named = any(len(cells) > 1 for _, cells in lines)
+    numbers = [number(cells, named, f"prior file {given!r}, line {at}:") for at, cells in lines]
+    if named:
+        names = [cells[0] for _, cells in lines]
+        numbers = in_label_order(names, numbers, class_names, given)
+    return as_prior(numbers, num_classes, f"prior file {given!r}")
 
 
-def number(line: Line, named: bool, given: str) -> float:
+def number(cells: Sequence[str], named: bool, where: str) -> float:
     """The number of a line, which is of at least 0."""
-    where = f"prior file {given!r}, line {line.at}:"
-    if named and len(line.cells) != 2:
-        raise InputError(f"{where} got {','.join(line.cells)!r}; expected `class,number`")
-    text = line.cells[-1]
+    if named and len(cells) != 2:
+        raise InputError(f"{where} got {','.join(cells)!r}; expected `class,number`")
+    text = cells[-1]
     try:
         value = float(text)
     except ValueError:

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from wcdas.data.dataset import Dataset
 from wcdas.deploy import load
-from wcdas.deploy.model import Source
+from wcdas.deploy.model import Source, dataset_for, run_split
 from wcdas.deploy.output import check_new
-from wcdas.deploy.splits import dataset_for, run_split
 from wcdas.errors import InputError
 from wcdas.heads import Head
 from wcdas.report.measure import measure
