@@ -1,17 +1,15 @@
 """Where datasets come from: a file for each source, each with an opener of the same shape."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from wcdas.data.dataset import Dataset
+from wcdas.data.sources.assembly import Options
 from wcdas.data.sources.cifar import open_cifar
 from wcdas.data.sources.digits import open_digits
-from wcdas.data.sources.features import (
-    holds_features,
-    open_numpy_features,
-    open_parquet_features,
-)
+from wcdas.data.sources.features import holds_features, open_numpy_features, open_parquet_features
 from wcdas.data.sources.folder import open_folder
 from wcdas.data.sources.hugging_face import (
     IN_MEMORY,
@@ -21,10 +19,8 @@ from wcdas.data.sources.hugging_face import (
     open_in_memory,
     open_saved,
 )
-from wcdas.data.sources.lists import open_list
-from wcdas.data.sources.options import OPTIONS, Options, checked
-from wcdas.data.sources.parquet import is_parquet, open_parquet
-from wcdas.data.sources.published import open_published
+from wcdas.data.sources.lists import open_list, open_published
+from wcdas.data.sources.tables import is_parquet, open_parquet
 from wcdas.errors import InputError, unknown
 
 __all__ = [
@@ -70,6 +66,7 @@ NAMED = {
         "8,142 classes; the public list files or JSON over an image root, data.root", open_published
     ),
 }
+OPTIONS = sorted(field.name for field in fields(Options))
 TAILED = tuple(name for name, named in NAMED.items() if named.tailed)
 
 # What a file or folder may be: the first that it is opens it.
@@ -159,7 +156,27 @@ def open_data(
     skip_bad: bool = False,
 ) -> Dataset:
     """Open a dataset with the options as a user wrote them, checked by name and type."""
-    return open_dataset(data, **checked(options) | ({"skip_bad": True} if skip_bad else {}))
+    return open_dataset(data, **_checked(options) | ({"skip_bad": True} if skip_bad else {}))
+
+
+def _checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Check the options that a user wrote by name and type; `source` among them is left out."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise InputError(f"data is {options!r}; expected data.KEY=VALUE, such as data.root=DIR")
+    given = {key: value for key, value in options.items() if key != "source"}
+    for key, value in given.items():
+        if key not in OPTIONS:
+            raise unknown("key", f"data.{key}", [f"data.{known}" for known in OPTIONS])
+        if key == "seed" and type(value) is not int:
+            raise InputError(f"data.seed is {value!r}; expected a whole number")
+        if key == "skip_bad" and type(value) is not bool:
+            raise InputError(f"data.skip_bad is {value!r}; expected true or false")
+        if key in ("profile", "root", "classes", "labels"):
+            if isinstance(value, bool) or not isinstance(value, str | Path | int | float):
+                raise InputError(f"data.{key} is {value!r}; expected a text")
+            given[key] = value if isinstance(value, Path) else str(value)  # a folder named 2024
+    return given
 
 
 def _number(name: str, value: Any) -> float:

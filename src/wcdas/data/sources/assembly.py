@@ -1,4 +1,4 @@
-"""From images and labels to a dataset: what all sources have in common is checked here.
+"""From images and labels to a dataset: what all sources have in common, their options and checks.
 
 Every image is decoded once before training, so that a bad one is named at the start.
 """
@@ -6,14 +6,15 @@ Every image is decoded once before training, so that a bad one is named at the s
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from wcdas.data.classes import check_class_names, check_gaps, some
+from wcdas.data.classes import check_class_names, check_gaps, read_class_names, some
 from wcdas.data.dataset import (
     ArrayImages,
     BytesImages,
@@ -24,7 +25,6 @@ from wcdas.data.dataset import (
     fingerprint,
 )
 from wcdas.data.images import Header, to_pixels
-from wcdas.data.sources.options import Options
 from wcdas.data.split import stratified_split
 from wcdas.errors import InputError
 
@@ -36,6 +36,29 @@ BLOCK = 64
 TEST_WORDS = ("test", "val", "valid", "validation")  # what a test set is called
 SHOWN = 5
 EAGER_SIDE, EAGER_BYTES = 64, 2**30
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every source is opened with; `open_dataset` says what each means."""
+
+    imbalance: float | None = None
+    profile: str = "exp"
+    root: Path | None = None
+    classes: Path | None = None
+    labels: Path | None = None
+    skip_bad: bool = False
+    seed: int = 0
+
+    @property
+    def data_root(self) -> Path:
+        """Where named datasets lie."""
+        return self.root or Path(os.environ.get("WCDAS_DATA") or "data").expanduser()
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names in the file `classes`, where one is given."""
+        return None if self.classes is None else read_class_names(self.classes)
 
 
 def assemble(

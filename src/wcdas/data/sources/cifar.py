@@ -7,7 +7,6 @@ is downloaded if nothing is there; it is read with NumPy, without being unpacked
 """
 
 import hashlib
-import math
 import os
 import socket
 import tarfile
@@ -22,9 +21,8 @@ from torch import Tensor
 from torchvision.datasets.utils import check_md5, download_url
 
 from wcdas.data.dataset import ArrayImages, Dataset
-from wcdas.data.sources.assembly import Images, assemble, decoded
-from wcdas.data.sources.options import Options
-from wcdas.data.sources.parquet import parquet_class_names, read_images, split_files
+from wcdas.data.sources.assembly import Images, Options, assemble, decoded
+from wcdas.data.sources.tables import parquet_class_names, read_images, split_files
 from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
 from wcdas.errors import InputError, explained
 
@@ -34,7 +32,6 @@ TIMEOUT = 30.0
 
 
 def open_cifar(name: str, options: Options) -> Dataset:
-    """Open cifar10-lt or cifar100-lt."""
     archive, root = ARCHIVES[name], options.data_root
     folder = root / name.removesuffix("-lt")
     path = archive.find(root, folder)
@@ -87,15 +84,11 @@ def _counts(
 
 def _servable(available: list[int]) -> str:
     """Return the smallest imbalance factor with enough images, in words."""
-    last, n_max = len(available) - 1, max(available)
-    # int(n_max · IF^(−c/last)) ≤ a_c  ⇔  IF > (n_max / (a_c + 1))^(last/c)
-    bounds = [(n_max / (held + 1)) ** (last / c) for c, held in enumerate(available) if c]
-    smallest = max(math.floor(max(bounds)), 1)
-    while smallest <= n_max:
-        counts = long_tail_counts(n_max, len(available), smallest)
+    n_max = max(available)
+    for imbalance in range(1, n_max + 1):
+        counts = long_tail_counts(n_max, len(available), imbalance)
         if all(needed <= held for needed, held in zip(counts, available, strict=True)):
-            return f"profile 'exp' from imbalance {smallest} upwards"
-        smallest += 1
+            return f"profile 'exp' from imbalance {imbalance} upwards"
     return "no long-tailed subset"
 
 

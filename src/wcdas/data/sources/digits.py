@@ -7,8 +7,7 @@ its first n_c, from 120 of the zeros downwards.
 import torch
 
 from wcdas.data.dataset import ArrayImages, Dataset
-from wcdas.data.sources.assembly import assemble
-from wcdas.data.sources.options import Options
+from wcdas.data.sources.assembly import Options, assemble
 from wcdas.data.split import first_indices, long_tail_counts
 
 N_MAX = 120

@@ -17,10 +17,15 @@ from torch import Tensor
 
 from wcdas.data.classes import encode_labels
 from wcdas.data.dataset import Dataset, FeatureVectors
-from wcdas.data.sources.assembly import TEST_WORDS, assemble
-from wcdas.data.sources.options import Options
-from wcdas.data.sources.parquet import parquet_class_names, read_columns, read_schema
-from wcdas.data.sources.tables import image_column, label_column, read_labels
+from wcdas.data.sources.assembly import TEST_WORDS, Options, assemble
+from wcdas.data.sources.tables import (
+    image_column,
+    label_column,
+    parquet_class_names,
+    read_columns,
+    read_labels,
+    read_schema,
+)
 from wcdas.data.split import stratified_split
 from wcdas.errors import InputError, explained
 
@@ -48,11 +53,9 @@ def holds_features(path: Path) -> bool:
 
 
 def open_parquet_features(file: Path, options: Options) -> Dataset:
-    """Open a Parquet file of features."""
     schema = read_schema(file)
     label, vector = label_column(schema, file), vector_column(schema)
-    if vector is None:
-        raise InputError(f"{file} has no vector column; expected list<float>")
+    assert vector is not None, "the file was chosen by `holds_features`"
     columns = [vector, label] + (["split"] if "split" in schema.names else [])
     table = read_columns(file, columns)
     values = read_labels(table[label], file)
@@ -63,7 +66,6 @@ def open_parquet_features(file: Path, options: Options) -> Dataset:
 
 
 def open_numpy_features(file: Path, options: Options) -> Dataset:
-    """Open an `.npy` file of features."""
     beside = [file.with_name(f"{file.stem}{end}") for end in ("_labels.npy", ".labels.npy")]
     label_file = options.labels or next((path for path in beside if path.is_file()), None)
     if label_file is None:

@@ -14,13 +14,11 @@ import torch
 from wcdas.data.classes import check_class_names, natural, some
 from wcdas.data.dataset import Dataset, FileImages
 from wcdas.data.images import extensions
-from wcdas.data.sources.assembly import TEST_WORDS, dataset_of_images
-from wcdas.data.sources.options import Options
+from wcdas.data.sources.assembly import TEST_WORDS, Options, dataset_of_images
 from wcdas.errors import InputError
 
 
 def open_folder(folder: Path, options: Options) -> Dataset:
-    """Open a folder of images."""
     train_folder, test_folder = split_folders(folder)
     train, others = scan(train_folder)
     test, more = scan(test_folder) if test_folder else ({}, 0)

@@ -14,14 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wcdas.data.dataset import Dataset
-from wcdas.data.sources.assembly import dataset_of_images
-from wcdas.data.sources.options import Options
-from wcdas.data.sources.tables import (
-    columns_of,
-    images_of,
-    split_names,
-    stored_class_names,
-)
+from wcdas.data.sources.assembly import Options, dataset_of_images
+from wcdas.data.sources.tables import columns_of, images_of, split_names, stored_class_names
 from wcdas.errors import InputError, explained
 
 if TYPE_CHECKING:
