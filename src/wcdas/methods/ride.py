@@ -20,8 +20,8 @@ from wcdas.backbones.base import Experts
 from wcdas.errors import InputError
 from wcdas.heads.experts import ALWAYS, RoutedExpertsHead
 from wcdas.methods.classifier import Classifier
+from wcdas.methods.ldam_drw import LDAM_DRW
 from wcdas.methods.method import REPRESENTATION, Method, Parts, StageStart, StepBatch, StepState
-from wcdas.methods.table import LDAM_DRW
 
 ROUTING = {
     "trains": "classifier",
