@@ -10,9 +10,7 @@ from wcdas.circular.distribution import CircularDistribution
 from wcdas.circular.least_squares import least_square_error
 from wcdas.circular.mixture import Mixture
 from wcdas.circular.von_mises import VonMises, concentration_from_variance
-from wcdas.circular.wrapped_cauchy import WrappedCauchy
-from wcdas.circular.wrapped_normal import WrappedNormal
-from wcdas.circular.wrapped_stable import SymmetricWrappedStable
+from wcdas.circular.wrapped import SymmetricWrappedStable, WrappedCauchy, WrappedNormal
 
 __all__ = [
     "CircularDistribution",

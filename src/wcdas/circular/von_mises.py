@@ -10,9 +10,8 @@ from torch.distributions import constraints
 from torch.special import i0e, i1e
 from torch.types import _size
 
-from wcdas.circular.angles import one_minus_cos, wrap
+from wcdas.circular.angles import MAX_TERMS, one_minus_cos, sine_sum, wrap
 from wcdas.circular.distribution import CircularDistribution
-from wcdas.circular.series import MAX_TERMS, sine_sum
 
 # q = Σ_k c_k/κ^k for large κ; beyond κ = 500 what is left out is below 1e-15 of q.
 _COEFFICIENTS = (1 / 2, 1 / 8, 1 / 8, 25 / 128, 13 / 32, 1073 / 1024)

@@ -53,26 +53,6 @@ class Shape(NamedTuple):
 COSINE = Shape(slope=1.0, rise=1.0)
 
 
-class ScaleStart(NamedTuple):
-    """s₀, the length of a weight, u and k."""
-
-    scale: float
-    length: float
-    unit: float
-    rate: float
-
-
-def scale_start(
-    in_features: int, num_classes: int, shape: Shape, scale: float | None = None
-) -> ScaleStart:
-    """The start of a trainable scale; `scale` is s₀ where somebody says otherwise."""
-    if scale is None:
-        needed = 2 * math.log(num_classes) * shape.slope / shape.rise
-        scale = max(math.sqrt(in_features / 3), needed) / shape.slope
-    length = math.sqrt(scale * shape.slope / TURN)
-    return ScaleStart(scale, length, scale / AT_ZERO, 2 * AT_ZERO / (scale * shape.rise))
-
-
 class AngularHead(Head):
     """z_j = s·similarity(cos θ_j), with s fixed or trainable as s = u·(softplus(k·w_s) + 1).
 
@@ -105,7 +85,8 @@ class AngularHead(Head):
         super().__init__(in_features, num_classes)
         if start not in ("auto", "paper"):
             raise unknown("start", str(start), ("auto", "paper"))
-        self.auto_scale = scale_start(self.in_features, self.num_classes, shape).scale
+        needed = 2 * math.log(num_classes) * shape.slope / shape.rise
+        self.auto_scale = max(math.sqrt(in_features / 3), needed) / shape.slope
         self.register_load_state_dict_pre_hook(_as_before_units)
         self.scale_is_trainable = scale == "trainable"
         if not self.scale_is_trainable:
@@ -116,12 +97,12 @@ class AngularHead(Head):
         if start == "paper":
             w_scale = _inverse_scale(scale_init)
         else:
-            if scale_init is not None:
-                check_positive("scale_init", scale_init)
-            begin = scale_start(self.in_features, self.num_classes, shape, scale_init)
-            units = (begin.unit, begin.rate)
+            s = self.auto_scale if scale_init is None else scale_init
+            check_positive("scale_init", s)
+            units = (s / AT_ZERO, 2 * AT_ZERO / (s * shape.rise))
+            length = math.sqrt(s * shape.slope / TURN)
             with torch.no_grad():
-                self.weight.mul_(math.sqrt(3) * begin.length)  # those of nn.Linear are 1/√3 long
+                self.weight.mul_(math.sqrt(3) * length)  # those of nn.Linear are 1/√3 long
         self.w_scale = nn.Parameter(torch.tensor([w_scale]))
         self.register_buffer("scale_units", torch.tensor(units))
 

@@ -96,9 +96,19 @@ class Head(nn.Module):
             reduction: "mean", "sum" or "none".
         """
         check_features(features, self.in_features)
-        self._check_loss_options(features, sample_weight, label_smoothing, log_prior, reduction)
+        batch = features.shape[0]
+        if sample_weight is not None and sample_weight.shape != (batch,):
+            raise ValueError(
+                f"sample_weight has shape {tuple(sample_weight.shape)}; expected ({batch},)"
+            )
+        if log_prior is not None and log_prior.shape != (self.num_classes,):
+            raise ValueError(
+                f"log_prior has shape {tuple(log_prior.shape)}; expected ({self.num_classes},)"
+            )
+        check_from_zero("label_smoothing", label_smoothing, below=1)
+        check_reduction(reduction)
         with without_autocast(features):
-            x, batch = full_precision(features), features.shape[0]
+            x = full_precision(features)
             if log_prior is not None:
                 log_prior = log_prior.to(x)
 
@@ -113,26 +123,6 @@ class Head(nn.Module):
             if sample_weight is not None:
                 losses = losses * sample_weight.to(losses)
         return reduced(losses, reduction)
-
-    def _check_loss_options(
-        self,
-        features: Tensor,
-        sample_weight: Tensor | None,
-        label_smoothing: float,
-        log_prior: Tensor | None,
-        reduction: str,
-    ) -> None:
-        batch = features.shape[0]
-        if sample_weight is not None and sample_weight.shape != (batch,):
-            raise ValueError(
-                f"sample_weight has shape {tuple(sample_weight.shape)}; expected ({batch},)"
-            )
-        if log_prior is not None and log_prior.shape != (self.num_classes,):
-            raise ValueError(
-                f"log_prior has shape {tuple(log_prior.shape)}; expected ({self.num_classes},)"
-            )
-        check_from_zero("label_smoothing", label_smoothing, below=1)
-        check_reduction(reduction)
 
     def built_options(self) -> dict[str, Any]:
         """The options that build a head of this shape, to load its weights into."""

@@ -1,7 +1,6 @@
 """Heads with a margin on the angle to the own class, which acts on the target's cosine alone."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,17 +11,27 @@ from wcdas.heads.angular import AngularHead, Scale, Start
 from wcdas.heads.base import Head
 
 
-def with_margin(
-    cosine: Tensor, labels: Tensor | None, margin: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """cos θ_j, with margin(cos θ_y) in the target's column; unchanged without labels."""
-    if labels is None:
-        return cosine
-    column = labels.unsqueeze(1)
-    return cosine.scatter(1, column, margin(cosine.gather(1, column)))
+class MarginHead(Head):
+    """A head with ψ(θ) in place of cos θ in the target's column, and nowhere without labels."""
+
+    has_margin = True
+    margin: float
+
+    def target(self, cosine: Tensor) -> Tensor:
+        """ψ(θ), the target's similarity."""
+        raise NotImplementedError
+
+    def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
+        if labels is None:
+            return cosine
+        column = labels.unsqueeze(1)
+        return cosine.scatter(1, column, self.target(cosine.gather(1, column)))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, margin={self.margin:g}"
 
 
-class AMSoftmaxHead(AngularHead):
+class AMSoftmaxHead(MarginHead, AngularHead):
     """z_y = s·(cos θ_y − m), z_j = s·cos θ_j otherwise.
 
     Args:
@@ -41,8 +50,6 @@ class AMSoftmaxHead(AngularHead):
         >>> loss = head.loss(torch.randn(8, 64), torch.arange(8))
     """
 
-    has_margin = True
-
     def __init__(
         self,
         in_features: int,
@@ -56,35 +63,29 @@ class AMSoftmaxHead(AngularHead):
         check_positive("margin", margin, at_most=2.0)
         self.margin = margin
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, margin={self.margin:g}"
-
-    def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
-        return with_margin(cosine, labels, lambda c: c - self.margin)
+    def target(self, cosine: Tensor) -> Tensor:
+        return cosine - self.margin
 
 
-class AnnealedMarginHead(Head):
+class AnnealedMarginHead(MarginHead):
     """A margin that training can start without: (λ cos θ + ψ(θ)) / (1 + λ) in the target's column.
 
-    λ is the buffer `annealing`, 0 unless a trainer sets it; ψ is `target`.
+    λ is the buffer `annealing`, 0 unless a trainer sets it; ψ is `whole_margin`.
     """
 
-    has_margin = True
     annealing: Tensor
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.register_buffer("annealing", torch.tensor(0.0))
 
-    def target(self, cosine: Tensor) -> Tensor:
-        """ψ(θ), the target's similarity with the whole margin."""
+    def whole_margin(self, cosine: Tensor) -> Tensor:
+        """ψ(θ) at λ = 0."""
         raise NotImplementedError
 
-    def similarity(self, cosine: Tensor, labels: Tensor | None) -> Tensor:
+    def target(self, cosine: Tensor) -> Tensor:
         annealing = self.annealing.to(cosine.dtype)
-        return with_margin(
-            cosine, labels, lambda c: (annealing * c + self.target(c)) / (1 + annealing)
-        )
+        return (annealing * cosine + self.whole_margin(cosine)) / (1 + annealing)
 
 
 class ArcFaceHead(AnnealedMarginHead, AngularHead):
@@ -122,10 +123,7 @@ class ArcFaceHead(AnnealedMarginHead, AngularHead):
         check_positive("margin", margin, at_most=math.pi)
         self.margin = margin
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, margin={self.margin:g}"
-
-    def target(self, cosine: Tensor) -> Tensor:
+    def whole_margin(self, cosine: Tensor) -> Tensor:
         m = self.margin
         tiny = torch.finfo(cosine.dtype).eps ** 2  # at cos θ = ±1 the root has no finite slope
         sine = (1 - cosine.square()).clamp_min(tiny).sqrt()
@@ -142,15 +140,14 @@ class MultiplicativeMarginHead(AnnealedMarginHead):
         margin: m, a whole number of at least 1; 1 is no margin, 4 the papers' largest.
     """
 
+    margin: int
+
     def __init__(self, in_features: int, num_classes: int, margin: int = 4) -> None:
         super().__init__(in_features, num_classes)
         check_whole("margin", margin)
         self.margin = margin
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, margin={self.margin}"
-
-    def target(self, cosine: Tensor) -> Tensor:
+    def whole_margin(self, cosine: Tensor) -> Tensor:
         knots = [math.cos(i * math.pi / self.margin) for i in range(1, self.margin)]
         k = sum((cosine.detach() <= knot).to(cosine.dtype) for knot in knots)
         sign = 1 - 2 * (k % 2)
