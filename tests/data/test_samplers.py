@@ -9,7 +9,6 @@ from wcdas.data.samplers import (
     SAMPLERS,
     ClassProbabilitySampler,
     create_sampler,
-    rank_slice,
     whole_batches,
 )
 from wcdas.errors import InputError
@@ -127,7 +126,8 @@ def test_slices_join_to_the_sequence_of_one_process(n, per_rank, world, key):
             whole_batches(sequence, batch_size, world)
         return
     batches = whole_batches(sequence, batch_size, world)
-    slices = [[rank_slice(batch, rank, world) for rank in range(world)] for batch in batches]
+    slices = [batch.chunk(world) for batch in batches]
+    assert {len(parts) for parts in slices} == {world}
     assert len({len(part) for parts in slices for part in parts}) == 1
     joined = torch.cat([torch.cat(parts) for parts in slices])
     expected = n // batch_size * batch_size if n >= batch_size else n // world * world

@@ -10,7 +10,8 @@ from wcdas.data.dataset import (
     StoredImages,
 )
 from wcdas.data.description import LongTailSummary, summary
-from wcdas.data.sources import OPTIONS, TAILED, HuggingFace, in_memory, list_datasets, open_dataset
+from wcdas.data.sources import OPTIONS, TAILED, list_datasets, open_dataset
+from wcdas.data.sources.hugging_face import HuggingFace, in_memory
 from wcdas.data.split import long_tail_counts
 from wcdas.groups import groups
 

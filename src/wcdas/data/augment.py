@@ -146,8 +146,7 @@ def create_augmentation(
     """
     if size < 1:
         raise InputError(f"image size is {size}; expected at least 1")
-    context = {"size": size, "flip": flip, "mean": mean}
-    return create("augmentation", AUGMENTATIONS, policy, options, **context)
+    return create("augmentation", AUGMENTATIONS, policy, options, size=size, flip=flip, mean=mean)
 
 
 def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:

@@ -11,8 +11,6 @@ from wcdas.data.dataset import Dataset, Split
 from wcdas.data.sources.assembly import skipped_warning
 from wcdas.groups import group_sizes
 
-SHOWN = 5
-
 
 @dataclass(frozen=True)
 class LongTailSummary:
@@ -79,7 +77,7 @@ def duplicates(dataset: Dataset) -> Iterator[str]:
         yield f"no test {noun} are training {noun} too"
         return
     yield f"warning: test {noun} that are training {noun} too: {len(same)}, such as"
-    for in_train, in_test in same[:SHOWN]:
+    for in_train, in_test in same[:5]:
         yield f"  {dataset.test.name(in_test)} = {dataset.train.name(in_train)}"
 
 

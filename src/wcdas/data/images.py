@@ -24,7 +24,6 @@ from wcdas.errors import InputError
 
 MAX_PIXELS = 100_000_000
 CENTRE_CROP_FROM = 112  # from this side length on, evaluation cuts the centre out
-SCALE = (0.08, 1.0)
 # PostScript is a program, Windows metafiles are drawn by the system: neither is an image to read.
 REFUSED_FORMATS = {"EPS", "WMF"}
 # An image as a file stores it; a view of an Arrow table, which gives its bytes as well, is one.
@@ -66,11 +65,7 @@ def check_image(source: Path | Encoded, name: str | None = None) -> Header:
 
 
 def open_image(source: Path | Encoded, channels: int, name: str | None = None) -> Image.Image:
-    """Return the image upright, in mode L for one channel and RGB for three.
-
-    Raises:
-        InputError: the image is unreadable, truncated or too large; the message names it.
-    """
+    """Return the image upright, in mode L or RGB; one that cannot be read is an `InputError`."""
     with _opened(source, name) as image:
         image.load()
         return as_mode(image, channels)
@@ -153,4 +148,4 @@ def to_pixels(image: Image.Image) -> Tensor:
 def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
     """Draw a box (top, left, height, width) of 8 to 100 % of the area for each position."""
     u = rng.uniform_double(key, positions, 4 * TRIES)
-    return crop_boxes(u, height, width, SCALE)
+    return crop_boxes(u, height, width, scale=(0.08, 1.0))

@@ -11,7 +11,7 @@ from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
 from wcdas.data.inputs import Draw, Resident, open_inputs
-from wcdas.data.samplers import rank_slice, whole_batches
+from wcdas.data.samplers import whole_batches
 from wcdas.errors import InputError
 
 AUGMENT, CROP = 0, 1  # what the key of an epoch is used for
@@ -106,9 +106,8 @@ class TrainLoader(Loader):
         own = batch_size // world if self.steps > 1 else len(split.labels) // world
         self.ahead = min(self.steps, max(1, AHEAD_BYTES // (max(1, own) * math.prod(self.shape))))
         self.images: Tensor | None = None  # (ahead, batch, channels, height, width) uint8
-        self.keys, self.counter = (
-            torch.zeros(length, dtype=torch.int64, device=self.device) for length in (2, 1)
-        )
+        self.keys = torch.zeros(2, dtype=torch.int64, device=self.device)
+        self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
 
     @property
     def is_resident(self) -> bool:
@@ -138,8 +137,7 @@ class TrainLoader(Loader):
             self.plan = Draw(*(column.to(self.device) for column in plan))
         for kept, new in zip(self.plan, plan, strict=True):
             kept.copy_(new)
-        keys = [rng.stream(key, purpose) for purpose in (AUGMENT, CROP)]
-        self.keys.copy_(torch.tensor(keys))
+        self.keys.copy_(torch.tensor([rng.stream(key, purpose) for purpose in (AUGMENT, CROP)]))
         self.counter.fill_(start)
         self.prepare(start)
 
@@ -175,9 +173,9 @@ class TrainLoader(Loader):
 
     def _draws(self, sequence: Tensor) -> list[Draw]:
         sequence = sequence.cpu()
-        positions = whole_batches(torch.arange(len(sequence)), self.batch_size, self.world)
-        own = [rank_slice(p, self.rank, self.world) for p in positions]
-        return [Draw(sequence[p], p) for p in own]
+        batches = whole_batches(torch.arange(len(sequence)), self.batch_size, self.world)
+        own = [positions.chunk(self.world)[self.rank] for positions in batches]
+        return [Draw(sequence[positions], positions) for positions in own]
 
 
 class EvalLoader(Loader):

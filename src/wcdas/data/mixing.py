@@ -21,14 +21,8 @@ class Mixing:
     With both above 0 a coin decides for each batch. λ, the coin and the CutMix box depend on
     (key, step) alone; those of an epoch are drawn at its beginning and lie on the device. Of
     several processes each mixes within its own slice of the batch, with the same λ, so partners
-    differ from those of a single process.
-
-    Args:
-        mixup: α of mixup; 0 is none.
-        cutmix: α of CutMix; 0 is none.
-        steps: of an epoch.
-        shape: of a batch of inputs.
-        device: of the inputs.
+    differ from those of a single process. `shape` is that of a batch of inputs, `steps` are those
+    of an epoch.
     """
 
     def __init__(
@@ -53,12 +47,9 @@ class Mixing:
 
     def begin(self, key: int) -> None:
         """Draw the mixtures of an epoch."""
-        drawn = [self._draw(key, step) for step in range(self.steps)]
-        for kept, column in zip(
-            (self.shares, self.partners, self.boxes, self.cuts),
-            zip(*drawn, strict=True),
-            strict=True,
-        ):
+        plan = (self.shares, self.partners, self.boxes, self.cuts)
+        columns = zip(*(self._draw(key, step) for step in range(self.steps)), strict=True)
+        for kept, column in zip(plan, columns, strict=True):
             kept.copy_(torch.stack([torch.as_tensor(value) for value in column]))
 
     def __call__(self, images: Tensor, labels: Tensor, step: Tensor) -> tuple[Tensor, MixedLabels]:

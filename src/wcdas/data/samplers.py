@@ -150,16 +150,10 @@ class MetaSampler(Sampler):
     (straight-through, so a weight of 1 with the slope of the softmax); the loss of the stepped
     classifier on a class-balanced batch of training images gives ψ its gradient, and Adam its step.
     The draws of an epoch follow ψ at its beginning, which is part of the state, so that an epoch
-    can be resumed in its middle.
+    can be resumed in its middle. `lr` is that of ψ; the WCDAS paper tries 0.005, 0.01 and 0.05.
 
     Ren et al., "Balanced Meta-Softmax for Long-Tailed Visual Recognition", 2020
     (arXiv:2007.10740).
-
-    Args:
-        labels: of the training images.
-        num_classes: number of classes.
-        lr: of ψ; the WCDAS paper tries 0.005, 0.01 and 0.05.
-        device: of the classifier.
     """
 
     learned = True
@@ -207,14 +201,8 @@ class MetaSampler(Sampler):
     ) -> None:
         """One step of ψ; of several processes each hands in its slices, and all take the same step.
 
-        Args:
-            head: the classifier, left as it is.
-            lr: of its step.
-            features: of the batch.
-            labels: of the batch.
-            positions: of the batch in the sequence that was asked for last.
-            balanced: features and labels of a class-balanced batch.
-            log_prior: of the loss that the classifier is trained with, added to the logits.
+        The classifier is left as it is; `lr` is of its step, `log_prior` of the loss that it is
+        trained with. Positions are those in the sequence that was asked for last.
         """
         noise = self._gumbel(self.noise_key, positions)
         soft = (self.logits + self.absent + noise).softmax(1)
@@ -287,8 +275,8 @@ def create_sampler(
 def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Tensor]:
     """Return the global batches of a sequence; what does not fill the last one is left out.
 
-    A sequence shorter than a batch is one batch; with several processes it loses the few draws
-    that cannot be shared out equally.
+    Each divides into `world` equal slices. A sequence shorter than a batch is one batch; with
+    several processes it loses the few draws that cannot be shared out equally.
     """
     if batch_size < 1 or batch_size % world:
         raise InputError(
@@ -300,14 +288,3 @@ def whole_batches(sequence: Tensor, batch_size: int, world: int = 1) -> list[Ten
     if batch_size == 0:
         raise InputError(f"{len(sequence)} images are too few for {world} processes")
     return list(sequence[: len(sequence) // batch_size * batch_size].split(batch_size))
-
-
-def rank_slice(batch: Tensor, rank: int, world: int) -> Tensor:
-    """Return the part of a global batch that a process works on; the slices join to the batch.
-
-    >>> rank_slice(torch.arange(6), rank=1, world=3)
-    tensor([2, 3])
-    """
-    if len(batch) % world:
-        raise InputError(f"a batch of {len(batch)} does not divide into {world} equal slices")
-    return batch.chunk(world)[rank]

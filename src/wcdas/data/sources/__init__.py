@@ -23,17 +23,6 @@ from wcdas.data.sources.lists import open_list, open_published
 from wcdas.data.sources.tables import is_parquet, open_parquet
 from wcdas.errors import InputError, unknown
 
-__all__ = [
-    "NAMED",
-    "OPTIONS",
-    "TAILED",
-    "HuggingFace",
-    "in_memory",
-    "list_datasets",
-    "open_data",
-    "open_dataset",
-]
-
 
 class Named(NamedTuple):
     """A dataset known by its name; `data.imbalance` and `data.profile` shape a `tailed` one."""
