@@ -13,12 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from wcdas.circular import (
-    SymmetricWrappedStable,
-    WrappedCauchy,
-    WrappedNormal,
-    least_square_error,
-)
+from wcdas.circular import SymmetricWrappedStable, WrappedCauchy, WrappedNormal, least_square_error
 from wcdas.paper.circle import Family, angles, double, integral, mixed, orders, spelled
 from wcdas.paper.claim import Finding, Setting, Table, identity, judge
 from wcdas.report import draw
@@ -35,6 +30,7 @@ EQUAL = (1.0, 1.0, 1.0, 1.0)  # weights of four kernels
 CLASS = (0.3, 0.5, 0.7, 0.85, 0.95)  # ρ_m of the images in Figure 1
 SCATTERED = double(0.2, 0.5, 0.8, 0.9)
 CENTRED = double(0.1, 0.4, 0.7, 0.95)
+MIXTURE = mixed(WrappedNormal(CENTRED))
 FOUR = double(0.2, 0.5, 0.7, 0.9)
 CENTRES = double(-1.0, 0.5, 2.0, -0.5)  # of these four, times a small number
 MOMENTS = WrappedNormal(FOUR).cosine_moment(N)
@@ -68,12 +64,11 @@ def figure_1(setting: Setting) -> Finding:
         fits.plot(degrees, whole, label="the class")
         fits.plot(degrees, normal.prob(theta), label="one wrapped Normal")
         fits.plot(degrees, cauchy.prob(theta), label="one wrapped Cauchy")
-        titles = {"a kernel for each image": kernels, "one density for the class": fits}
-        for title, ax in titles.items():
-            ax.set(xlabel="angle θ (degrees)", xticks=range(-180, 181, 90), title=title)
-            ax.set_ylim(0, None)
+        for ax in (kernels, fits):
+            ax.set(xlabel="angle θ (degrees)", xticks=range(-180, 181, 90), ylim=(0, None))
             ax.legend(loc="upper left")
-        kernels.set_ylabel("density")
+        kernels.set(title="a kernel for each image", ylabel="density")
+        fits.set(title="one density for the class")
 
     return Finding(
         judge(error > 1e-8),
@@ -100,10 +95,9 @@ def scattered(rho: Tensor, spread: float) -> Tensor:
     """Return the expected mixture, by quadrature over the centres μ_m."""
     z = torch.linspace(-9, 9, 721, dtype=torch.float64)
     weights = torch.exp(-z.square() / 2)
+    weights = weights / weights.sum()
     kernels = WrappedNormal(rho[:, None, None], MEAN + spread * z[:, None])
-    return torch.cat(
-        [(weights / weights.sum()) @ kernels.prob(part).mean(0) for part in THETA.split(128)]
-    )
+    return torch.cat([weights @ kernels.prob(part).mean(0) for part in THETA.split(128)])
 
 
 def centred(rho: Tensor) -> Tensor:
@@ -113,9 +107,9 @@ def centred(rho: Tensor) -> Tensor:
 
 def relative_error(rho: Tensor, spread: float) -> float:
     """‖E f_mixed − approximation‖ / ‖approximation‖."""
-    exact, approximate = scattered(rho, spread), centred(rho)
-    squares = [integral(v.square()) for v in (exact - approximate, approximate)]
-    return math.sqrt(float(squares[0] / squares[1]))
+    approximate = centred(rho)
+    error = scattered(rho, spread) - approximate
+    return math.sqrt(float(integral(error.square()) / integral(approximate.square())))
 
 
 def cost(rho: float, spread: Tensor) -> Tensor:
@@ -145,7 +139,7 @@ def theorem_1(setting: Setting) -> Finding:
     one_percent = {r: float(fine[int((cost(r, fine) < 0.01).sum())]) for r in shown}
     columns = {"σ": [f"{sigma:g}" for sigma in spreads]}
     for r in shown:
-        columns[f"ρ = {r:g}"] = [f"{100 * c:.3g} %" for c in cost(r, double(*spreads)).tolist()]
+        columns[f"ρ = {r:g}"] = [f"{100 * c:.3g} %" for c in cost(r, double(*spreads))]
     title = "Relative error of the density by the spread σ of the centres (radians)"
 
     def paint(figure: Figure) -> None:
@@ -154,9 +148,8 @@ def theorem_1(setting: Setting) -> Finding:
         for rho in shown:
             axes.plot(spread, 100 * cost(rho, spread), label=f"kernels of ρ = {rho:g}")
         axes.axhline(1, color="0.5", linestyle="-", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", ylim=(1e-5, 200))
-        axes.set_xlabel("spread σ of the kernels' centres (radians)")
-        axes.set_ylabel("relative error of the density (%)")
+        axes.set(xscale="log", xlabel="spread σ of the kernels' centres (radians)")
+        axes.set(yscale="log", ylabel="relative error of the density (%)", ylim=(1e-5, 200))
         axes.legend(loc="lower right")
 
     return Finding(
@@ -182,8 +175,8 @@ def equation_14(setting: Setting) -> Finding:
 
 def waves(moments: Tensor, sines: Tensor, cosines: Tensor) -> Tensor:
     """(1/2π)(1 + 2 Σ_n α_n(a_n sin nθ + b_n cos nθ)), with a = `sines`, b = `cosines`."""
-    n = N[: moments.shape[-1], None]
-    both = sines[:, None] * torch.sin(n * THETA) + cosines[:, None] * torch.cos(n * THETA)
+    angle = N[:, None] * THETA
+    both = sines[:, None] * torch.sin(angle) + cosines[:, None] * torch.cos(angle)
     return (1 + 2 * moments @ both) / (2 * math.pi)
 
 
@@ -296,8 +289,7 @@ def equation_21(setting: Setting) -> Finding:
 
 def corollary_1_1(setting: Setting) -> Finding:
     """The mean of ρ_m^{n²} against the moments of the density, by quadrature."""
-    n = orders(32)
-    kernels = WrappedNormal(CENTRED, MEAN)
+    n, kernels = orders(32), WrappedNormal(CENTRED, MEAN)
     density = mixed(kernels, EQUAL).prob(angles())
     return identity(
         WrappedNormal(CENTRED).cosine_moment(n).mean(0),
@@ -317,16 +309,15 @@ def series(moments: Tensor) -> Tensor:
 def equation_22(setting: Setting) -> Finding:
     """The density as a mean of series with moments ρ_m^{n²}."""
     each = series(CENTRED[:, None] ** (N**POWER))
-    return identity(each.mean(0), mixed(WrappedNormal(CENTRED)).prob(THETA), "512 angles")
+    return identity(each.mean(0), MIXTURE.prob(THETA), "512 angles")
 
 
 def equation_23(setting: Setting) -> Finding:
     """The series of the mean moments against the density."""
     mean = (CENTRED[:, None] ** (N**POWER)).mean(0)
-    return identity(series(mean), mixed(WrappedNormal(CENTRED)).prob(THETA), "512 angles")
+    return identity(series(mean), MIXTURE.prob(THETA), "512 angles")
 
 
 def equation_24(setting: Setting) -> Finding:
     """The series of the mixture's own moments against its density."""
-    mixture = mixed(WrappedNormal(CENTRED))
-    return identity(series(mixture.cosine_moment(N)), mixture.prob(THETA), "512 angles")
+    return identity(series(MIXTURE.cosine_moment(N)), MIXTURE.prob(THETA), "512 angles")

@@ -18,9 +18,8 @@ from wcdas.paper.circle import Family, angles, double, integral, mixed, orders, 
 from wcdas.paper.claim import Finding, Setting, Table, gap, identity, judge
 from wcdas.report import COLOURS, MARKERS, draw
 
-Pairing = dict[Family, int]
-MAIN_TEXT: Pairing = {WrappedNormal: 1, WrappedCauchy: 2}
-APPENDIX: Pairing = {WrappedCauchy: 1, WrappedNormal: 2}
+MAIN_TEXT: dict[Family, int] = {WrappedNormal: 1, WrappedCauchy: 2}
+APPENDIX: dict[Family, int] = {WrappedCauchy: 1, WrappedNormal: 2}
 KERNELS = double(0.1, 0.3, 0.5, 0.7, 0.9)
 MIXTURE = mixed(WrappedNormal(KERNELS))
 RHO = double(0.2, 0.5, 0.8)
@@ -37,10 +36,8 @@ def uniform_moments(terms: int = 4096, low: float = 0.0, high: float = 1.0) -> T
 
 def by_quadrature(*families: Family) -> Tensor:
     """∫ (f − f_mixed)² dθ for families and three ρ."""
-    target = MIXTURE.prob(angles())
-    return torch.cat(
-        [integral((f(RHO[:, None]).prob(angles()) - target).square()) for f in families]
-    )
+    fits = torch.cat([family(RHO[:, None]).prob(angles()) for family in families])
+    return integral((fits - MIXTURE.prob(angles())).square())
 
 
 def fitted_by_search(family: Family, density: Tensor) -> tuple[float, float]:
@@ -93,9 +90,9 @@ def equation_27(setting: Setting) -> Finding:
 
 def equation_28(setting: Setting) -> Finding:
     """(1/π) Σ_n (α_n,fit − α_n,mixed)² against the integral."""
-    target = MIXTURE.cosine_moment(N)
-    sums = [(f(RHO).cosine_moment(N) - target).square().sum(1) for f in APPENDIX]
-    return identity(1 / math.pi * torch.cat(sums), by_quadrature(*APPENDIX), BOTH)
+    fits = torch.cat([family(RHO).cosine_moment(N) for family in APPENDIX])
+    sums = (fits - MIXTURE.cosine_moment(N)).square().sum(1)
+    return identity(1 / math.pi * sums, by_quadrature(*APPENDIX), BOTH)
 
 
 def equation_29(setting: Setting) -> Finding:
@@ -249,7 +246,7 @@ def log_moments(terms: int = ORDERS) -> Tensor:
     """log α_n of 55 classes, ρ_m evenly spread between every two of 0, 0.1 … 1; row by row."""
     edge = torch.linspace(0, 1, 11, dtype=torch.float64)
     low, high = torch.triu_indices(11, 11, 1)
-    middle = (torch.arange(IMAGES, dtype=torch.float64) + 0.5) / IMAGES
+    middle = (orders(IMAGES) - 0.5) / IMAGES
     rho = edge[low][:, None] + (edge[high] - edge[low])[:, None] * middle
     log_kernels = rho.log()[..., None] * orders(terms).square()
     return log_kernels.logsumexp(1) - double(IMAGES)[0].log()
@@ -276,24 +273,21 @@ def root(power: int) -> str:
 
 def theorem_2(setting: Setting) -> Finding:
     """Are the exponents the families' own, and does Δ rise with the spread of the roots?"""
-    swapped = {family: 3 - power for family, power in MAIN_TEXT.items()}
-    own, own_swapped = ([own_spread(*of) for of in p.items()] for p in (MAIN_TEXT, swapped))
-    ranks, ranks_swapped = (
-        {of: rank_correlation(*of) for of in pairing.items()} for pairing in (MAIN_TEXT, swapped)
-    )
+    ranks = {of: rank_correlation(*of) for of in MAIN_TEXT.items()}
+    swapped = {(of, 3 - power): rank_correlation(of, 3 - power) for of, power in ranks}
     right, right_swapped = (
-        max(spreads) < 1e-10 and min(correlations.values()) > 0.5
-        for spreads, correlations in ((own, ranks), (own_swapped, ranks_swapped))
+        max(own_spread(*of) for of in pairing) < 1e-10 and min(pairing.values()) > 0.5
+        for pairing in (ranks, swapped)
     )
     told = "; ".join(
         f"The {spelled(family)} with the root {root(power)}: the roots of its own members spread "
-        f"by {of_own:.3g}, rank correlation of spread and Δ over 55 classes {rank:+.2f}"
-        for ((family, power), rank), of_own in zip(ranks.items(), own, strict=True)
+        f"by {own_spread(family, power):.3g}, rank correlation of spread and Δ over 55 classes "
+        f"{rank:+.2f}"
+        for (family, power), rank in ranks.items()
     )
     instead = (
         " Swapped, as in the appendix, they vanish, and the rank correlations are "
-        + " and ".join(f"{rank:+.2f}" for rank in ranks_swapped.values())
-        + "."
+        f"{' and '.join(f'{rank:+.2f}' for rank in swapped.values())}."
     )
     over_all = [float(spread(uniform_moments(10_000).log(), power)) for power in (1, 2)]
     return Finding(
@@ -303,7 +297,7 @@ def theorem_2(setting: Setting) -> Finding:
         f"{over_all[0]:.3f} (1/n) and {over_all[1]:.3f} (1/n²) with 10,000 orders.",
         {
             f"rank correlation, {spelled(family)} with 1/n^{power}": rank
-            for (family, power), rank in (*ranks.items(), *ranks_swapped.items())
+            for (family, power), rank in (*ranks.items(), *swapped.items())
         },
         (draw(setting.figures, "theorem-2", (9, 4), _paint),),
         (_correlations(), _best_and_mean()),
@@ -356,8 +350,7 @@ def _paint(figure: Figure) -> None:
 
 def equation_9(setting: Setting) -> Finding:
     """Is Δ proportional to the spread? Then Δ ÷ SD is the same for every class."""
-    logs = log_moments()
-    ranges = {}
+    logs, ranges = log_moments(), {}
     for family, power in MAIN_TEXT.items():
         ratio = smallest_error(family, logs.exp()) / spread(logs, power)
         ranges[spelled(family)] = float(ratio.max() / ratio.min())

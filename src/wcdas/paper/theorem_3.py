@@ -3,8 +3,8 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from wcdas.circular import WrappedCauchy, WrappedNormal
-from wcdas.paper.circle import CAUCHY_AND_NORMAL, angles, orders, spelled
+from wcdas.paper.circle import CAUCHY_AND_NORMAL, angles, double, orders, spelled
 from wcdas.paper.claim import Finding, Setting, Table, judge
-from wcdas.paper.theorem_2 import fitted_by_search, smallest_error, uniform_moments
+from wcdas.paper.theorem_2 import fitted_by_search, roots, smallest_error, uniform_moments
 from wcdas.report import SEQUENTIAL, draw
 
 BETTER, WORSE = CAUCHY_AND_NORMAL
@@ -27,16 +27,15 @@ KERNELS = 2048
 def theorem_3(setting: Setting) -> Finding:
     """Is the error of the wrapped Cauchy below that of the wrapped Normal for ρ_m uniform?"""
     families = (BETTER, WORSE)
-    moments = uniform_moments(TERMS, LOW, HIGH)
+    moments, mixture = uniform_moments(TERMS, LOW, HIGH), simulated_density()
     exact = [float(smallest_error(family, moments)) for family in families]
-    mixture = simulated_density()
     simulated = [fitted_by_search(family, mixture)[1] for family in families]
     ratio, simulated_ratio = exact[1] / exact[0], simulated[1] / simulated[0]
     agree = all(math.isclose(*pair, rel_tol=5e-4) for pair in zip(exact, simulated, strict=True))
     left, right, *limit = (argument(moments[:n], power) for n in (100, TERMS) for power in (1, 2))
     share = share_of_classes()
     better, worse = map(spelled, families)
-    best = [float(family.fit_moments(moments).concentration) for family in families]
+    best = [family.fit_moments(moments).concentration for family in families]
     columns = {
         "family": (better, worse),
         "ρ of the best fit": [f"{rho:.6f}" for rho in best],
@@ -90,9 +89,7 @@ def share_of_classes() -> float:
 
 def argument(moments: Tensor, power: int) -> float:
     """(E_n α_n^{1/n^power} − α₁)², what the printed proof compares."""
-    n = np.arange(1, len(moments) + 1, dtype=np.float64)
-    roots = moments.numpy() ** (1 / n**power)
-    return float((roots.mean() - float(moments[0])) ** 2)
+    return float((roots(moments, power).mean() - moments[0]).square())
 
 
 # Equations 37 to 44: sums of powers of evenly spread ρ_m, in exact fractions.
@@ -114,12 +111,9 @@ def last_37(size: int) -> int:
 def equation_37(setting: Setting) -> Finding:
     """Does Σ_n α_n², which Δ needs, settle when the sum over ρ_m = m/N runs to N?"""
     size = 10
-
-    def sum_of_squares(terms: int) -> float:
-        rho = [m / size for m in range(1, last_37(size) + 1)]
-        return sum((sum(r ** (n * n) for r in rho) / size) ** 2 for n in range(1, terms + 1))
-
-    few, many = sum_of_squares(100), sum_of_squares(1000)
+    rho = [m / size for m in range(1, last_37(size) + 1)]
+    squares = [(sum(r ** (n * n) for r in rho) / size) ** 2 for n in range(1, 1001)]
+    few, many = sum(squares[:100]), sum(squares)
     without_the_last = sum(range(1, 10**6)) / 10**12  # of m/N for N = 10⁶, whose limit is ½
     return Finding(
         judge(many - few < 1e-9, corrected=abs(without_the_last - 0.5) < 1e-5),
@@ -145,15 +139,11 @@ def bernoulli(count: int) -> list[Fraction]:
 
 def faulhaber(size: int, power: int) -> Fraction:
     """N^{p+1}/(p + 1) + N^p/2 + Σ_k (B_k/k!) p!/(p − k + 1)! N^{p−k+1}, k = 2 … p."""
-    rest = sum(
-        b_k
-        / math.factorial(k)
-        * Fraction(math.factorial(power), math.factorial(power - k + 1))
-        * size ** (power - k + 1)
-        for k, b_k in enumerate(bernoulli(power))
-        if k >= 2
-    )
-    return Fraction(size ** (power + 1), power + 1) + Fraction(size**power, 2) + rest
+    total = Fraction(size ** (power + 1), power + 1) + Fraction(size**power, 2)
+    for k, b_k in enumerate(bernoulli(power)[2:], 2):
+        falling = Fraction(math.factorial(power), math.factorial(power - k + 1))
+        total += b_k / math.factorial(k) * falling * size ** (power - k + 1)
+    return total
 
 
 def general(size: int, order: int) -> Fraction:
@@ -171,11 +161,8 @@ def _exactly(cases: list[bool], what: str) -> Finding:
 
 def equation_38(setting: Setting) -> Finding:
     """Faulhaber's formula against the sum itself, for powers 1 to 12."""
-    cases = [
-        sum(k**power for k in range(1, size + 1)) == faulhaber(size, power)
-        for size in SIZES
-        for power in range(1, 13)
-    ]
+    asked = [(size, power) for size in SIZES for power in range(1, 13)]
+    cases = [sum(k**p for k in range(1, size + 1)) == faulhaber(size, p) for size, p in asked]
     return _exactly(cases, "sums of powers")
 
 
@@ -257,8 +244,7 @@ def mixture_moments(terms: int, clipped: bool = True) -> Tensor:
     rho = torch.exp(-torch.exp(2 * v))
     law = Normal(VALUES[None, :, None], VALUES[:, None, None])
     weights = law.log_prob(rho).exp() * 2 * torch.exp(2 * v) * rho * (v[1] - v[0])
-    at_one = 1 - law.cdf(torch.ones(1, dtype=torch.float64))
-    at_zero = law.cdf(torch.zeros(1, dtype=torch.float64))
+    at_zero, at_one = law.cdf(double(0.0)), 1 - law.cdf(double(1.0))
     kernels = WrappedNormal(rho.clamp(max=1 - 2**-53))
     inside = weights @ kernels.cosine_moment(orders(terms))
     return inside + at_one if clipped else inside / (1 - at_one - at_zero)
@@ -280,9 +266,8 @@ def figure_2(setting: Setting) -> Finding:
     spread, mean = torch.meshgrid(VALUES, VALUES, indexing="ij")
     wrong = printed_rule(mean, spread) != prefers_cauchy
     count = int(wrong.sum())
-    cells = ", ".join(
-        f"({m:g}, {s:g})" for m, s in zip(mean[wrong].tolist(), spread[wrong].tolist(), strict=True)
-    )
+    cells = ", ".join(f"({m:g}, {s:g})" for m, s in zip(mean[wrong], spread[wrong], strict=True))
+    paint = partial(_paint, cauchy=cauchy, normal=normal, prefers_cauchy=prefers_cauchy)
     return Finding(
         judge(count == 0 and changed == 0, count <= 8 and changed == 0),
         f"With {SHOWN_TERMS} terms of the series the rule is right in {81 - count} of 81 cells"
@@ -299,14 +284,7 @@ def figure_2(setting: Setting) -> Finding:
             "cells that change with the number of terms": changed,
             "cells that change when the mass at ρ = 1 is left out": int(moved.sum()),
         },
-        (
-            draw(
-                setting.figures,
-                "figure-2",
-                (11, 3.7),
-                lambda figure: _paint(figure, cauchy, normal, prefers_cauchy),
-            ),
-        ),
+        (draw(setting.figures, "figure-2", (11, 3.7), paint),),
         (preferences(prefers_cauchy),),
     )
 
