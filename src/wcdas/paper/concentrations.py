@@ -6,6 +6,7 @@ import math
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -57,7 +58,6 @@ def runs_for(
 ) -> tuple[dict[Dataset, list[Runs]], str]:
     """Return the runs of every variant on the datasets that have them all, and in words which of
     the paper's are missing and what trains on them."""
-    found: dict[Dataset, list[Runs]] = {}
     wanted = {}
     for dataset in SHOWN_IN[claim]:
         own = {"stages.representation.epochs": dataset.epochs} if dataset.epochs else {}
@@ -65,10 +65,8 @@ def runs_for(
             protocol("wcdas", dataset.data, dataset.imbalance, {**own, **v}) for v in variants
         ]
     train(setting, [(one, "wcdas") for protocols in wanted.values() for one in protocols])
-    for dataset, protocols in wanted.items():
-        runs = [finished_runs(setting, one, "wcdas") for one in protocols]
-        if all(runs):
-            found[dataset] = runs
+    runs = {of: [finished_runs(setting, p, "wcdas") for p in wanted[of]] for of in wanted}
+    found = {dataset: variants for dataset, variants in runs.items() if all(variants)}
     missing = [one for one in wanted if one.is_of_the_paper and one not in found]
     if not missing:
         return found, ""
@@ -130,16 +128,11 @@ def draw_bars(
         axes, width = figure.subplots(), 0.27
         for i, (group, words) in enumerate(GROUPS.items()):
             bars = {x: of[group] for x, of in enumerate(groups.values()) if group in of}
-            drawn = axes.bar(
-                [x + (i - 1) * width for x in bars],
-                list(bars.values()),
-                width,
-                label=words,
-                color=("#555555", "#56B4E9", "white")[i],
-                edgecolor=COLOURS[0],
-                hatch=("", HATCHES[1], "")[i],
-                linewidth=0.8,
-            )
+            places = [x + (i - 1) * width for x in bars]
+            colour, hatch = ("#555555", "#56B4E9", "white")[i], ("", HATCHES[1], "")[i]
+            look: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": COLOURS[0]}
+            heights = list(bars.values())
+            drawn = axes.bar(places, heights, width, label=words, linewidth=0.8, **look)
             axes.bar_label(drawn, fmt="%.2f", fontsize=7, padding=1)
         axes.set_xticks(range(len(groups)), list(groups))
         axes.set(ylim=(0.0, 1.0), ylabel="mean ρ of the classes", title=title, xlabel=xlabel)
@@ -269,8 +262,7 @@ class Correlation:
 
 
 def correlation(rho: Any, counts: Any) -> Correlation:
-    found = spearmanr(rho, counts)
-    return Correlation(float(found.statistic), float(found.pvalue))
+    return Correlation(*map(float, spearmanr(rho, counts)))
 
 
 def label_awareness(setting: Setting) -> Finding:
@@ -293,10 +285,7 @@ def label_awareness(setting: Setting) -> Finding:
         "Negative: classes with fewer images have the larger ρ, as the paper says.",
     )
     rho = {name: by_class(runs[name], REPRESENTATION) for name in SHOWN if name in runs}
-
-    def paint(figure: Figure) -> None:
-        _paint(figure, rho, counts, correlations)
-
+    paint = partial(_paint, rho=rho, counts=counts, correlations=correlations)
     return Finding(
         judged_awareness(first),
         f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
@@ -356,25 +345,19 @@ def _paint(
     correlations: Mapping[str, Mapping[str, Correlation]],
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-    for name, marker, colour in zip(SHOWN, MARKERS, COLOURS, strict=False):
-        if name in rho:
-            look = {"color": colour, "markersize": 5, "linewidth": 0.8}
-            left.plot(counts, rho[name], f"{marker}:", label=name, **look)
-    left.set(xscale="log", ylim=(0, 1), xlabel="training images of the class")
+    for (name, values), marker, colour in zip(rho.items(), MARKERS, COLOURS, strict=False):
+        look = {"color": colour, "markersize": 5, "linewidth": 0.8}
+        left.plot(counts, values, f"{marker}:", label=name, **look)
+    left.set(xscale="log", xlabel="training images of the class")
+    left.set(ylim=(0, 1), ylabel="ρ when representation learning ends")
     left.xaxis.set_major_formatter("{x:g}")
-    left.set_ylabel("ρ when representation learning ends")
     left.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
     rows = range(len(correlations))
-    looks: tuple[dict[str, Any], ...] = (
-        {"markersize": 5},
-        {"markersize": 10, "markerfacecolor": "none"},
-    )
-    for stage, marker, look in zip(BOTH, MARKERS, looks, strict=False):
-        values, label = (
-            [of[stage].value for of in correlations.values()],
-            f"end of the {stage} stage",
-        )
-        right.plot(values, rows, marker, color=COLOURS[0], label=label, **look)
+    fills = ((5, COLOURS[0]), (10, "none"))
+    for stage, marker, (size, fill) in zip(BOTH, MARKERS, fills, strict=False):
+        ends = [of[stage].value for of in correlations.values()]
+        look = {"color": COLOURS[0], "markersize": size, "markerfacecolor": fill}
+        right.plot(ends, rows, marker, label=f"end of the {stage} stage", **look)
     unclear = largest_unclear(len(counts))
     right.axvspan(-unclear, unclear, color="#eeeeee", label=f"not clear, p ≥ {LEVEL:g}")
     right.axvline(0, color="#888888", linewidth=0.8, linestyle="-")

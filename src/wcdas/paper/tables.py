@@ -62,7 +62,6 @@ class Cell(NamedTuple):
 
 
 Numbers = Mapping[Cell, Number]
-Answer = bool | None
 
 
 @dataclass(frozen=True)
@@ -99,25 +98,20 @@ def read_table(name: str) -> PrintedTable:
 
 def in_order(table: PrintedTable) -> list[tuple[Cell, Cell]]:
     """Return the pairs of cells of which the paper says that the first is not below the second."""
-    says = table.says
+    says, parts = table.says, [part.label for part in table.parts]
     others = [row.label for row in table.rows if row.label != says.get("best")]
     better = says.get("order", [])
     if "best" in says:
         better = [(says["best"], other) for other in others]
-    pairs = [
-        (Cell(one, part.label, "all"), Cell(other, part.label, "all"))
-        for part in table.parts
-        for one, other in better
-    ]
+    pairs = [(Cell(one, p, "all"), Cell(other, p, "all")) for p in parts for one, other in better]
     for row in others if "rises" in says else ():
-        before, after = (part.label for part in table.parts)
-        rises, falls = says["rises"], says["falls"]
+        (before, after), rises, falls = parts, says["rises"], says["falls"]
         pairs.append((Cell(row, after, rises), Cell(row, before, rises)))
         pairs.append((Cell(row, before, falls), Cell(row, after, falls)))
     return pairs
 
 
-def agrees(table: PrintedTable, numbers: Numbers) -> Answer:
+def agrees(table: PrintedTable, numbers: Numbers) -> bool | None:
     """Return whether all is true of the numbers that can be told; None where nothing can."""
     known = [
         not numbers[one].clearly_below(numbers[other])
@@ -208,10 +202,10 @@ def check_table(setting: Setting, table: PrintedTable) -> Finding:
     """Measure a table as the mode allows, and judge what the paper says of it."""
     ours, reasons = measure(setting, table, of_cell)
     digits, _ = measure(setting, table, of_stand_in)
-    in_print, on_digits = agrees(table, table.numbers), agrees(table, digits)
     words, numbers = told(table, ours)
-    words += f" The printed numbers {'agree with' if in_print else 'contradict'} the statement."
-    if on_digits is not None:
+    in_print = "agree with" if agrees(table, table.numbers) else "contradict"
+    words += f" The printed numbers {in_print} the statement."
+    if (on_digits := agrees(table, digits)) is not None:
         words += f" On {STAND_IN}, which only stands in, it is {str(on_digits).lower()}."
     notes = {part.label: _why_empty(table, part, ours, reasons) for part in table.parts}
     tables = side_by_side(table, ours, notes)

@@ -2,6 +2,7 @@
 [0, 1) (Theorem 3) and for ρ_m ~ N(μ_ρ, σ_ρ) (Figure 2)."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
@@ -166,27 +167,18 @@ def equation_38(setting: Setting) -> Finding:
     return _exactly(cases, "sums of powers")
 
 
-def _printed(order: int) -> Finding:
-    def polynomial(size: int) -> Fraction:
-        return sum((Fraction(c) / size**k for k, c in enumerate(PRINTED[order])), Fraction(0))
+def _check_of(order: int) -> Callable[[Setting], Finding]:
+    def check(setting: Setting) -> Finding:
+        """The printed polynomial in 1/N against the sum itself, in whole fractions."""
+        terms = [Fraction(coefficient) for coefficient in PRINTED[order]]
+        polynomials = {size: sum(c / size**k for k, c in enumerate(terms)) for size in SIZES}
+        cases = [mean_power(size, order**2) == value for size, value in polynomials.items()]
+        return _exactly(cases, f"values of N for n = {order}")
 
-    cases = [mean_power(size, order**2) == polynomial(size) for size in SIZES]
-    return _exactly(cases, f"values of N for n = {order}")
-
-
-def equation_39(setting: Setting) -> Finding:
-    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
-    return _printed(1)
+    return check
 
 
-def equation_40(setting: Setting) -> Finding:
-    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
-    return _printed(2)
-
-
-def equation_41(setting: Setting) -> Finding:
-    """The printed polynomial in 1/N against the sum itself, in whole fractions."""
-    return _printed(3)
+equation_39, equation_40, equation_41 = map(_check_of, PRINTED)
 
 
 def _by_general(*of_orders: int) -> list[bool]:

@@ -23,8 +23,6 @@ from wcdas.paper.circle import double
 from wcdas.paper.claim import Finding, Setting, Table, gap, identity, judge
 from wcdas.report import COLOURS, LINES, draw
 
-Array = NDArray[np.float64]
-
 PRINTED_THRESHOLD = 0.42332
 CONCENTRATIONS = (0.4234, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 SCALE = 1.0  # on f alone
@@ -219,7 +217,7 @@ def check(
 theorem_4 = check  # as all checks, by the name of its claim
 
 
-def _density(rho: float, angle: Array) -> Array:
+def _density(rho: float, angle: Any) -> NDArray[np.float64]:
     return np.asarray(WrappedCauchy(double(rho)[0]).prob(torch.as_tensor(angle)))
 
 
@@ -272,40 +270,29 @@ def _paint_region(figure: Figure) -> None:
         k = slope(rho, angle[:, None], angle[None, :])
         region.contour(degrees, degrees, k, [1.0], colors=[colour], linestyles=[line])
         region.plot([], [], color=colour, linestyle=line, label=f"ρ = {rho:g}")
-    region.set(xlim=(0, 120), ylim=(0, 120), aspect="equal")
-    region.set_xlabel("angle to one class (degrees)")
-    region.set_ylabel("angle to the other class (degrees)")
+    region.set(xlim=(0, 120), xlabel="angle to one class (degrees)", aspect="equal")
+    region.set(ylim=(0, 120), ylabel="angle to the other class (degrees)")
     region.set_title("The claim is true below each curve")
     region.legend(loc="upper right")
     concentrations = np.linspace(0.3, 0.995, 140)
     share.plot(concentrations, [100 * share_of_pairs(float(rho)) for rho in concentrations])
     share.axvline(threshold(), color=COLOURS[1], linestyle="--", linewidth=1)
-    share.annotate(
-        "the paper's\nthreshold",
-        (threshold(), 0.95),
-        (6, 0),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        va="top",
-        color=COLOURS[1],
-    )
-    share.set(xlim=(0.3, 1), ylim=(0, None), xlabel="concentration ρ")
-    share.set_ylabel("share of all pairs of angles (%)")
+    units: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    look = {"color": COLOURS[1], "va": "top"}
+    share.annotate("the paper's\nthreshold", (threshold(), 0.95), (6, 0), **units, **look)
+    share.set(xlim=(0.3, 1), xlabel="concentration ρ")
+    share.set(ylim=(0, None), ylabel="share of all pairs of angles (%)")
     share.set_title("Pairs of angles for which the claim is true")
 
 
 # The appendix's curve of the margin factor against ρ.
 
 
-def slope_of_pair(rho: Array, pair: tuple[float, float]) -> Array:
-    return np.asarray(slope(rho, *map(math.radians, pair)))
-
-
 def figure_6(setting: Setting) -> Finding:
     """Does the margin of one pair of angles grow with ρ, as the curve does?"""
     rho = np.linspace(0.001, 0.999, 999)
     curve_grows = bool((np.diff(largest_slope(rho)) > 0).all())
-    of_pair = slope_of_pair(rho, PAIR)
+    of_pair = slope(rho, *np.radians(PAIR))
     peak, pair_grows = float(rho[of_pair.argmax()]), bool((np.diff(of_pair) > 0).all())
     falls = (
         f"is largest at ρ = {peak:.2f}, where it is {of_pair.max():.3f}, and falls to 0 as ρ goes "
@@ -330,12 +317,12 @@ def _paint_curves(figure: Figure) -> None:
     rho, root = np.linspace(0.01, 0.99, 400), threshold()
     axes.plot(rho, largest_slope(rho), label="both angles 0°, the paper's curve")
     for pair in ((15.0, 30.0), (30.0, 90.0)):
-        axes.plot(rho, slope_of_pair(rho, pair), label="{:g}° and {:g}°".format(*pair))
+        axes.plot(rho, slope(rho, *np.radians(pair)), label="{:g}° and {:g}°".format(*pair))
     axes.plot(rho, smallest_slope(rho), label="both angles 180°, the smallest")
     axes.axhline(1, color="0.5", linestyle="-", linewidth=0.8)
     axes.plot(root, 1, "o", color=COLOURS[0], linestyle="none")
     label = f"ρ = {root:.5f}"
     axes.annotate(label, (root, 1), (-8, 8), textcoords="offset points", ha="right")
-    axes.set(yscale="log", xlim=(0, 1), ylim=(1e-3, 1e5), xlabel="concentration ρ")
-    axes.set_ylabel("margin of f ÷ margin of cos")
+    axes.set(xlim=(0, 1), xlabel="concentration ρ")
+    axes.set(yscale="log", ylim=(1e-3, 1e5), ylabel="margin of f ÷ margin of cos")
     axes.legend(loc="upper left")
