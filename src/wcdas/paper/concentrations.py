@@ -21,11 +21,7 @@ from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
 from wcdas.paper.runs import STAND_IN, finished_runs, protocol, read_toml, train
 from wcdas.report import COLOURS, HATCHES, MARKERS, draw
 
-GROUPS = {
-    "few": "few (< 20 images)",
-    "medium": "medium (20 to 100)",
-    "many": "many (> 100)",
-}
+GROUPS = {"few": "few (< 20 images)", "medium": "medium (20 to 100)", "many": "many (> 100)"}
 REPRESENTATION, CLASSIFIER = BOTH = ("representation", "classifier")
 
 Groups = dict[str, float]
