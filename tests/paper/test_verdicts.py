@@ -46,7 +46,7 @@ CHANGES = [
     ("corollary-1.1", {"EQUAL": (4.0, 1.0, 1.0, 1.0)}, REFUTED),
     ("equation-14", {"WrappedNormal": WrappedCauchy}, REFUTED),
     ("equation-15", {"waves": lambda m, sines, c: theorem_1.series(m)}, REFUTED),
-    ("equation-16", {"sines_16": lambda centre: theorem_1.N * centre}, HOLDS),
+    ("equation-16", {"IMAGES_OWN": 1.0}, HOLDS),
     ("equation-17", {"SMALL": 0.5}, REFUTED),
     ("equation-18", {"FACTOR": 1 / (2 * np.pi)}, HOLDS),
     ("equation-19", {"FACTOR": 1 / (2 * np.pi)}, HOLDS),
@@ -74,7 +74,7 @@ CHANGES = [
     ("equation-36", {"uniform_moments": lambda terms: OWN_NORMAL}, HOLDS),
     ("theorem-3", {"BETTER": WrappedNormal, "WORSE": WrappedCauchy}, REFUTED),
     ("theorem-3", {"LOW": 0.3, "HIGH": 0.5}, REFUTED),  # nearly one wrapped Normal
-    ("equation-37", {"last_37": lambda size: size - 1}, HOLDS),
+    ("equation-37", {"LEFT_OUT": 1}, HOLDS),
     ("equation-38", {"faulhaber": lambda n, p: Fraction(n ** (p + 1), p + 1)}, REFUTED),
     ("equation-39", {"PRINTED": {1: ("1/2", "1/3")}}, REFUTED),
     ("equation-40", {"PRINTED": {2: theorem_3.PRINTED[3]}}, REFUTED),
@@ -90,7 +90,7 @@ CHANGES = [
     ("equation-13", {"START": 60.0}, REFUTED),
     ("algorithm-1", {"PRINTED_SCALE": 30.0}, HOLDS),
     ("equation-45", {"denominator": lambda angle: 2 - torch.cos(angle)}, REFUTED),
-    ("equation-46", {"numerator_46": lambda: 2 * theorem_4.RHO * theorem_4.margins()[1]}, HOLDS),
+    ("equation-46", {"RHO": torch.tensor([[0.5]]).double()}, HOLDS),  # 2ρ = 1 needs no bracket
     ("equation-47", {"largest_slope": smallest_slope}, HOLDS),
     ("equation-48", {"denominator": lambda angle: 2 - torch.cos(angle)}, REFUTED),
     ("equation-49", {"largest_slope": smallest_slope}, REFUTED),

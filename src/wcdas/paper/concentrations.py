@@ -303,18 +303,18 @@ def judged_awareness(first: Mapping[str, Correlation]) -> Verdict:
 
 def conclusion(first: Mapping[str, Correlation]) -> str:
     tail, head = _sides(first)
-    unclear = [name for name in first if name not in (*tail, *head)]
     known = "ρ shows no clear relation to the class count"
     if AS_IN_THE_PAPER in tail:
         known = "ρ knows the label as the paper says: the fewer images, the larger ρ"
     elif AS_IN_THE_PAPER in head:
         known = "ρ knows the label, but the other way round: the fewer images, the smaller ρ"
     parts = [f"{known}, {first[AS_IN_THE_PAPER]} under {AS_IN_THE_PAPER}."]
-    for what, names in (
-        ("The tail has clearly the larger ρ", tail),
-        ("The head has clearly the larger ρ", head),
-        ("Not clear", unclear),
-    ):
+    sides = {
+        "The tail has clearly the larger ρ": tail,
+        "The head has clearly the larger ρ": head,
+        "Not clear": [name for name in first if name not in (*tail, *head)],
+    }
+    for what, names in sides.items():
         values = "; ".join(f"{name} {first[name].value:+.2f}" for name in names)
         of_all = f"{len(names)} of {len(first)} conditions"
         parts.append(f"{what} under {of_all}{': ' * bool(values)}{values}.")

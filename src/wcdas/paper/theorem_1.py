@@ -192,9 +192,7 @@ def order_in_centre(error: Callable[[float], float]) -> float:
     return math.log2(error(2 * SMALL) / error(SMALL))
 
 
-def sines_16(centre: float) -> Tensor:
-    """nμ_j of the class, as printed, whose centre is 0 whatever the image's μ_m is."""
-    return N * 0.0
+IMAGES_OWN = 0.0  # share of μ_m in the printed nμ_j, where μ_j is the centre of the class, 0
 
 
 def equation_16(setting: Setting) -> Finding:
@@ -202,7 +200,7 @@ def equation_16(setting: Setting) -> Finding:
     moments = WrappedNormal(RHO[:, 0]).cosine_moment(N)
 
     def error(centre: float) -> float:
-        approximate = waves(moments, sines_16(centre), torch.ones_like(N))
+        approximate = waves(moments, N * IMAGES_OWN * centre, torch.ones_like(N))
         return float((approximate - WrappedNormal(RHO, centre).prob(THETA)).abs().max())
 
     order = order_in_centre(error)

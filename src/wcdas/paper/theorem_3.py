@@ -104,15 +104,13 @@ PRINTED: dict[int, tuple[str, ...]] = {
 }
 
 
-def last_37(size: int) -> int:
-    """Return the m at which the printed sum over ρ_m = m/N ends."""
-    return size
+LEFT_OUT = 0  # of the N terms ρ_m = m/N, at the end of the sum that Equation 37 prints
 
 
 def equation_37(setting: Setting) -> Finding:
     """Does Σ_n α_n², which Δ needs, settle when the sum over ρ_m = m/N runs to N?"""
     size = 10
-    rho = [m / size for m in range(1, last_37(size) + 1)]
+    rho = [m / size for m in range(1, size - LEFT_OUT + 1)]
     squares = [(sum(r ** (n * n) for r in rho) / size) ** 2 for n in range(1, 1001)]
     few, many = sum(squares[:100]), sum(squares)
     without_the_last = sum(range(1, 10**6)) / 10**12  # of m/N for N = 10⁶, whose limit is ½

@@ -89,17 +89,12 @@ def equation_45(setting: Setting) -> Finding:
     return identity(top / denominator(ONE) - top / denominator(OTHER), margins()[0], PAIRS)
 
 
-def numerator_46() -> Tensor:
-    """2ρ cos θ_1 − cos θ_2, as printed without a bracket."""
-    return 2 * RHO * torch.cos(ONE) - torch.cos(OTHER)
-
-
 def equation_46(setting: Setting) -> Finding:
     """The fraction with 2ρ cos θ_1 − cos θ_2, and with the bracket 2ρ(cos θ_1 − cos θ_2)."""
     margin, cosine = margins()
     rest = (1 - RHO**2) / (2 * math.pi) / (denominator(ONE) * denominator(OTHER))
     return identity(
-        rest * numerator_46().abs(),
+        rest * (2 * RHO * torch.cos(ONE) - torch.cos(OTHER)).abs(),
         margin.abs(),
         PAIRS,
         rest * (2 * RHO * cosine).abs(),
