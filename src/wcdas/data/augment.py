@@ -92,11 +92,7 @@ def strong(
 
 
 def rand(
-    size: int,
-    flip: bool = True,
-    padding: int | None = None,
-    num_ops: int = 2,
-    magnitude: int = 9,
+    size: int, flip: bool = True, padding: int | None = None, num_ops: int = 2, magnitude: int = 9
 ) -> Augmentation:
     """RandAugment (two operations, magnitude 9 of 31), random crop, flip."""
     if num_ops < 1 or not 0 <= magnitude <= 30:

@@ -99,7 +99,7 @@ def check_gaps(labels: Tensor, class_names: Sequence[str], source: str) -> None:
         )
 
 
-def some(items: Iterable[object], at_most: int = 5) -> str:
+def some(items: Iterable[object]) -> str:
     """Return the first few of many, for one line of text."""
     items = list(items)
-    return ", ".join(map(str, items[:at_most])) + (", …" if len(items) > at_most else "")
+    return ", ".join(map(str, items[:5])) + (", …" if len(items) > 5 else "")

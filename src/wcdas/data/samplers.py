@@ -256,11 +256,7 @@ SAMPLERS: dict[str, type[Sampler]] = {
 
 
 def create_sampler(
-    name: str,
-    labels: Tensor,
-    num_classes: int,
-    device: str | torch.device = "cpu",
-    **options: Any,
+    name: str, labels: Tensor, num_classes: int, device: str | torch.device = "cpu", **options: Any
 ) -> Sampler:
     """Build a sampler by name; a learned one stands on the device of the classifier.
 

@@ -25,28 +25,21 @@ from wcdas.errors import InputError, unknown
 
 
 class Named(NamedTuple):
-    """A dataset known by its name; `data.imbalance` and `data.profile` shape a `tailed` one."""
+    """A dataset known by its name."""
 
     summary: str
     open: Callable[[str, Options], Dataset]
-    tailed: bool = False
 
 
 NAMED = {
     "digits-lt": Named(
-        "handwritten digits, 10 classes of 120 to 2 images; comes with the package",
-        open_digits,
-        tailed=True,
+        "handwritten digits, 10 classes of 120 to 2 images; comes with the package", open_digits
     ),
     "cifar10-lt": Named(
-        "10 classes; the official archive or Parquet; data.imbalance, data.profile",
-        open_cifar,
-        tailed=True,
+        "10 classes; the official archive or Parquet; data.imbalance, data.profile", open_cifar
     ),
     "cifar100-lt": Named(
-        "100 classes; the official archive or Parquet; data.imbalance, data.profile",
-        open_cifar,
-        tailed=True,
+        "100 classes; the official archive or Parquet; data.imbalance, data.profile", open_cifar
     ),
     "imagenet-lt": Named(
         "1,000 classes; the public list files over an image root, data.root", open_published
@@ -55,8 +48,8 @@ NAMED = {
         "8,142 classes; the public list files or JSON over an image root, data.root", open_published
     ),
 }
+TAILED = ("digits-lt", "cifar10-lt", "cifar100-lt")  # shaped by data.imbalance and data.profile
 OPTIONS = sorted(field.name for field in fields(Options))
-TAILED = tuple(name for name, named in NAMED.items() if named.tailed)
 
 # What a file or folder may be: the first that it is opens it.
 PATHS: list[tuple[Callable[[Path], bool], Callable[[Path, Options], Dataset]]] = [

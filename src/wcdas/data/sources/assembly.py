@@ -100,12 +100,9 @@ def assemble(
 def _tail_warnings(class_names: Sequence[str], train: Tensor, test: Tensor) -> list[str]:
     counts, tested = (labels.bincount(minlength=len(class_names)) for labels in (train, test))
     lines = []
+    trained = "they are trained, and without a test image their accuracy is “–”"
     for mask, what, consequence in (
-        (
-            counts == 1,
-            "classes with one image only",
-            "they are trained, and without a test image their accuracy is “–”",
-        ),
+        (counts == 1, "classes with one image only", trained),
         (counts > 1, "classes without test images", "their accuracy is “–”"),
     ):
         untested = (mask & (tested == 0)).nonzero().flatten().tolist()

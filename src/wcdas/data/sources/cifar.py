@@ -22,7 +22,7 @@ from torchvision.datasets.utils import check_md5, download_url
 
 from wcdas.data.dataset import ArrayImages, Dataset
 from wcdas.data.sources.assembly import Images, Options, assemble, decoded
-from wcdas.data.sources.tables import parquet_class_names, read_images, split_files
+from wcdas.data.sources.tables import read_images, split_files
 from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
 from wcdas.errors import InputError, explained
 
@@ -70,8 +70,7 @@ def _counts(
 ) -> list[int]:
     """Return images per class, refused where the source holds fewer."""
     available = labels.bincount(minlength=num_classes).tolist()
-    n_max = max(available)
-    counts = long_tail_counts(n_max, num_classes, imbalance, profile)
+    counts = long_tail_counts(max(available), num_classes, imbalance, profile)
     for c, (needed, held) in enumerate(zip(counts, available, strict=True)):
         if needed > held:
             raise InputError(
@@ -153,8 +152,7 @@ def _read_parquet(folder: Path) -> Official:
     train_files, test_files = split_files(folder)
     if not test_files:
         raise InputError(f"{folder} has no test set; expected test.parquet beside train.parquet")
-    class_names = parquet_class_names(train_files[0])
-    train, class_names = read_images(train_files, class_names, "train")
+    train, class_names = read_images(train_files, None, "train")
     test, _ = read_images(test_files, class_names, "test")
     return Official(class_names, train, test, len(train.labels.bincount().unique()) == 1)
 

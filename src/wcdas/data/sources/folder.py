@@ -73,10 +73,7 @@ def visible_files(
 
 
 def _class_names(
-    folder: Path,
-    train: dict[str, list[Path]],
-    test: dict[str, list[Path]],
-    options: Options,
+    folder: Path, train: dict[str, list[Path]], test: dict[str, list[Path]], options: Options
 ) -> list[str]:
     # Before empty classes are dropped: `Cat` and an empty `cat` are a slip as well.
     check_class_names(sorted(train.keys() | test.keys()))

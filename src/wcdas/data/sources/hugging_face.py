@@ -56,7 +56,6 @@ def open_in_memory(data: HuggingFace, options: Options) -> Dataset:
 
 
 def open_saved(path: Path, options: Options) -> Dataset:
-    """Open a folder that `save_to_disk` wrote."""
     if (path / "dataset_dict.json").is_file():
         names = _read(path / "dataset_dict.json", "splits")
         tables = {name: _mapped(path / Path(name).name) for name in names}

@@ -13,7 +13,7 @@ the images of these sets are known to be good.
 import json
 import os
 import re
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,16 +37,12 @@ class Root:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.resolved = os.path.realpath(folder)
-        self._folders: dict[str, str] = {}
+        self._real_folder = cache(os.path.realpath)  # many images share a folder
 
     def relative(self, path: str, where: str) -> str:
         """Return the path below the root, refused if it leads out of it or to no file."""
-        joined = os.path.join(self.resolved, path)
-        folder, file = os.path.split(joined)
-        # Many images share a folder: its links are followed once.
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(folder)
-        real = os.path.join(self._folders[folder], file)
+        folder, file = os.path.split(os.path.join(self.resolved, path))
+        real = os.path.join(self._real_folder(folder), file)
         if os.path.islink(real) or file in ("", ".", ".."):
             real = os.path.realpath(real)
         if os.path.commonpath([self.resolved, real]) != self.resolved:
@@ -70,7 +66,6 @@ def open_list(file: Path, options: Options) -> Dataset:
 
 
 def parse_list(file: Path) -> list[Line]:
-    """Return the lines of a list file."""
     expected = "); expected lines “path label”"
     with explained(f"{file} cannot be read as a list file (", *UNREADABLE, after=expected):
         text = file.read_text(encoding="utf-8")
@@ -111,8 +106,7 @@ def checked_files(
     return FileImages(root.folder, paths, labels, channels=3), class_names
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """The files a dataset is known by; the first pair that is there is read."""
 
     folders: tuple[str, ...]

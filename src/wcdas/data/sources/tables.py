@@ -30,8 +30,7 @@ def is_parquet(path: Path) -> bool:
 def open_parquet(path: Path, options: Options) -> Dataset:
     """Open a Parquet file of images, or a folder of them."""
     train_files, test_files = split_files(path)
-    class_names = options.class_names or parquet_class_names(train_files[0])
-    train, class_names = read_images(train_files, class_names, "train")
+    train, class_names = read_images(train_files, options.class_names, "train")
     test = read_images(test_files, class_names, "test")[0] if test_files else None
     description = {
         "source": "parquet",
@@ -66,7 +65,8 @@ def parquet_class_names(file: Path) -> list[str] | None:
 def read_images(
     files: Sequence[Path], class_names: list[str] | None, prefix: str
 ) -> tuple[Images, list[str]]:
-    """Return the encoded images and labels of one set, in file order."""
+    """Return the encoded images and labels of one set, in file order, and the class names."""
+    class_names = class_names or parquet_class_names(files[0])
     tables = {str(file): read_columns(file, columns_of(read_schema(file), file)) for file in files}
     where = str(files[0] if len(files) == 1 else files[0].parent)
     return images_of(tables, class_names, where, prefix)
