@@ -1,6 +1,7 @@
 """The ResNets of the paper: the ResNet-32 for small images, the ResNet-10 for large ones."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -39,10 +40,10 @@ class Block(nn.Module):
         return F.relu(out + self.shortcut(x))
 
 
-def initialise(network: nn.Module) -> None:
+def initialise(network: nn.Module, **options: Any) -> None:
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight)
+            nn.init.kaiming_normal_(module.weight, **options)
 
 
 class ResNet32(Backbone):
@@ -116,7 +117,7 @@ class ResNet10(Backbone):
         network = ResNet(BasicBlock, [1, 1, 1, 1])
         if channels != 3:
             network.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
-            nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+            initialise(network.conv1, mode="fan_out", nonlinearity="relu")
         for name in self.LAYERS:
             self.add_module(name, getattr(network, name))
 
@@ -144,7 +145,5 @@ def stage(in_channels: int, channels: int) -> nn.Sequential:
 
     shortcut = nn.Sequential(conv1x1(in_channels, channels, 2), nn.BatchNorm2d(channels))
     block = BasicBlock(in_channels, channels, 2, shortcut)
-    for module in block.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    initialise(block, mode="fan_out", nonlinearity="relu")
     return nn.Sequential(block)

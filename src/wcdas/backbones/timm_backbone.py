@@ -21,23 +21,15 @@ ALIASES = {"resnext50": "resnext50_32x4d"}
 
 
 class TimmBackbone(Backbone):
-    """A timm model without its classifier.
+    """A timm model without its classifier; the arguments are those of `create_backbone`.
 
-    Args:
-        name: a name of `timm.list_models()`, or `resnext50`.
-        channels: of the images; pretrained filters of three channels are adapted.
-        input_size: side of the images; one of that size is tried.
-        weights: None (from scratch), "pretrained", or a file.
+    An image of `input_size` is tried, and pretrained filters of three channels are adapted.
     """
 
     network: Any
 
     def __init__(
-        self,
-        name: str,
-        channels: int = 3,
-        input_size: int = 224,
-        weights: str | Path | None = None,
+        self, name: str, channels: int = 3, input_size: int = 224, weights: str | Path | None = None
     ) -> None:
         import timm
         from timm.data.config import resolve_model_data_config

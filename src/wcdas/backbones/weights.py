@@ -116,12 +116,7 @@ def unavailable(name: str, reason: str) -> WeightsUnavailable:
 
 def pretrained_file(name: str, config: Any) -> str:
     """The path of the weights file of a timm model, downloaded if it has to be."""
-    from huggingface_hub import (
-        hf_hub_download,
-        hf_hub_url,
-        is_offline_mode,
-        try_to_load_from_cache,
-    )
+    from huggingface_hub import hf_hub_download, hf_hub_url, is_offline_mode, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError
 
     if not config.hf_hub_id:
@@ -160,12 +155,11 @@ def answers(url: str, seconds: float = SECONDS) -> bool:
             answered.set()
         except OSError:
             pass
-        finished.set()
 
     # A socket's time limit does not bound the name lookup; waiting on a thread does.
-    finished = threading.Event()
-    threading.Thread(target=ask, daemon=True).start()
-    finished.wait(seconds)
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(seconds)
     return answered.is_set()
 
 

@@ -90,7 +90,14 @@ class AngularHead(Head):
         self.register_load_state_dict_pre_hook(_as_before_units)
         self.scale_is_trainable = scale == "trainable"
         if not self.scale_is_trainable:
-            _check_fixed(scale, scale_init)
+            if isinstance(scale, str):
+                raise ValueError(f"scale is {scale!r}; expected 'trainable' or a number above 0")
+            check_positive("scale", scale)
+            if scale_init is not None:
+                raise ValueError(
+                    f"scale_init is {scale_init}, but scale is fixed at {scale}; "
+                    "give scale='trainable' or leave scale_init out"
+                )
             self.register_buffer("fixed_scale", torch.tensor([float(scale)]), persistent=False)
             return
         w_scale, units = 0.0, (1.0, 1.0)
@@ -124,17 +131,6 @@ class AngularHead(Head):
     def extra_repr(self) -> str:
         return (
             f"{super().extra_repr()}, scale={'trainable' if self.scale_is_trainable else 'fixed'}"
-        )
-
-
-def _check_fixed(scale: Scale, scale_init: float | None) -> None:
-    if isinstance(scale, str):
-        raise ValueError(f"scale is {scale!r}; expected 'trainable' or a number above 0")
-    check_positive("scale", scale)
-    if scale_init is not None:
-        raise ValueError(
-            f"scale_init is {scale_init}, but scale is fixed at {scale}; "
-            "give scale='trainable' or leave scale_init out"
         )
 
 

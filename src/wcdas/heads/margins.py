@@ -134,10 +134,7 @@ class ArcFaceHead(AnnealedMarginHead, AngularHead):
 class MultiplicativeMarginHead(AnnealedMarginHead):
     """ψ(θ) = (−1)^k cos(mθ) − 2k for θ in [kπ/m, (k+1)π/m], in place of the target's cos θ.
 
-    Args:
-        in_features: length of a feature vector.
-        num_classes: number of classes.
-        margin: m, a whole number of at least 1; 1 is no margin, 4 the papers' largest.
+    m is the margin, a whole number; 1 is none, 4 the papers' largest.
     """
 
     margin: int

@@ -5,12 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from wcdas.checks import (
-    check_from_zero,
-    check_reduction,
-    check_target,
-    values_are_readable,
-)
+from wcdas.checks import check_from_zero, check_reduction, check_target, values_are_readable
 from wcdas.heads.functional.arithmetic import full_precision, without_autocast
 from wcdas.targets import MixedLabels, loss_of, reduced
 

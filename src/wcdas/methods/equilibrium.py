@@ -26,13 +26,7 @@ from wcdas.methods.method import Method, Parts, StepBatch, StepState, two_stages
 
 
 class FeatureMemory(nn.Module):
-    """The last `size` features of every class.
-
-    Args:
-        num_classes: number of classes.
-        in_features: length of a feature vector.
-        size: of the queue of a class.
-    """
+    """The last `size` features of every class."""
 
     queue: Tensor
     seen: Tensor

@@ -1,9 +1,7 @@
 """Hybrid networks: a contrastive branch for the features, a balanced one for the classifier."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,19 +65,15 @@ class ContrastiveBranch(nn.Module):
 
 def build_model(parts: Parts) -> Classifier:
     check_backbone(parts, "hybrid-contrastive")
-    _check_options(parts.options, len(parts.class_counts))
-    head = parts.new_head(parts.backbone.num_features)
-    return Classifier(parts.backbone, head, ContrastiveBranch(parts))
-
-
-def _check_options(options: Mapping[str, Any], num_classes: int) -> None:
-    contrast = options["contrast"]
+    options, contrast = parts.options, parts.options["contrast"]
     if contrast not in CONTRASTS:
         raise unknown("contrast", contrast, CONTRASTS)
     for name in ("temperature", "projection", "prototypes"):
         check_positive(f"options.{name}", options[name])
-    if contrast == "prototypical" and num_classes < 2:
+    if contrast == "prototypical" and len(parts.class_counts) < 2:
         raise InputError("prototypes of one class have no other to be told from; give 2 classes")
+    head = parts.new_head(parts.backbone.num_features)
+    return Classifier(parts.backbone, head, ContrastiveBranch(parts))
 
 
 def contrast_weight(progress: Tensor) -> Tensor:

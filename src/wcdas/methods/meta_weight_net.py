@@ -134,13 +134,8 @@ def meta_gradient(
 ) -> list[Tensor]:
     """d L_meta(ŵ(Θ)) / dΘ, ŵ(Θ) = w − lr · d/dw Σ_i V(L_i; Θ) L_i.
 
-    Args:
-        model: with parameters w, left as they are.
-        net: V, with parameters Θ.
-        losses: L_i, with the graph to w.
-        meta: inputs and labels of the meta batch.
-        features: inputs → features by the model's backbone.
-        lr: of the step that is tried out.
+    w are the parameters of `model`, left as they are, and Θ those of `net`, V. `losses` are the
+    L_i, with the graph to w; `meta` are inputs and labels of the meta batch.
     """
     module = _MetaLoss(model, features)
     w = {name: p for name, p in module.named_parameters() if p.requires_grad}

@@ -1,9 +1,7 @@
 """Parametric contrastive learning."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,16 +32,9 @@ def paco_loss(
     D_i = Σ_j exp(z_ij) + γ·Σ_{a ≠ i} exp(q_i·k_a/τ)
     L_i = −( β·log(exp(z_iy)/D_i) + α·Σ_{p ∈ P(i)} log(exp(q_i·k_p/τ)/D_i) ) / (β + α·|P(i)|)
 
-    Args:
-        logits: (B, C), z: those of the centres, with the logarithm of the class prior.
-        queries: (B, d), q, of unit length.
-        others: (M, d), k, of unit length; the first B are the queries themselves.
-        labels: (B,).
-        other_labels: (M,), `EMPTY` where there is nothing yet.
-        alpha: α, the weight of a pair of one class.
-        beta: β, the weight of the centre of the own class.
-        gamma: γ, the share of the pairs in the denominator.
-        temperature: τ of the pairs.
+    z are `logits` (B, C), those of the centres with the logarithm of the class prior; q are
+    `queries` (B, d) and k `others` (M, d), both of unit length and the first B of k the queries
+    themselves; `other_labels` (M,) are `EMPTY` where there is nothing yet.
     """
     pairs = matmul(queries, others.mT) / temperature
     rows = torch.arange(len(others), device=labels.device)
@@ -73,17 +64,14 @@ class PaCoParts(MomentumContrast):
 
 def build_model(parts: Parts) -> Classifier:
     check_backbone(parts, "paco")
-    _check_options(parts.options)
-    extra = PaCoParts(parts)
-    return Classifier(parts.backbone, parts.new_head(parts.backbone.num_features), extra)
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
+    options = parts.options
     for name in ("beta", "temperature", "queue", "projection"):
         check_positive(f"options.{name}", options[name])
     for name in ("alpha", "gamma"):
         check_from_zero(f"options.{name}", options[name])
     check_from_zero("options.momentum", options["momentum"], below=1)
+    extra = PaCoParts(parts)
+    return Classifier(parts.backbone, parts.new_head(parts.backbone.num_features), extra)
 
 
 def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:

@@ -82,9 +82,7 @@ def relative_temperature(class_counts: Tensor, slope: float) -> Tensor:
 def diversity(logits: Tensor, temperature: Tensor) -> Tensor:
     """T̄² Σ_e KL(p̄ ‖ p_e), p = softmax(z_j/T_j), averaged over the batch; p̄ of the mean logits.
 
-    Args:
-        logits: (experts, batch, classes).
-        temperature: T, (classes,).
+    `logits` are (experts, batch, classes), T is `temperature` (classes,).
     """
     mean = (logits.detach().mean(0) / temperature).log_softmax(-1).expand_as(logits)
     each = (logits / temperature).log_softmax(-1)

@@ -30,19 +30,12 @@ Launch = Callable[..., None]
 
 @dataclass(frozen=True)
 class Network:
-    """What a network is, beside its parameters.
-
-    Args:
-        plan: of its layers.
-        norms: their batch norms, of one momentum and ε.
-        launch: runs a kernel.
-        beside: where the gradients by the weights are worked out.
-    """
+    """A network without its parameters: the plan of its layers and what runs it."""
 
     plan: Plan
-    norms: list[nn.BatchNorm2d]
-    launch: Launch
-    beside: Beside
+    norms: list[nn.BatchNorm2d]  # of one momentum and ε
+    launch: Launch  # runs a kernel
+    beside: Beside  # where the gradients by the weights are worked out
 
 
 class Pass:

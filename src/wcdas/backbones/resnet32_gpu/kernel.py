@@ -20,12 +20,7 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class Kernel:
-    """A template of the source with its numbers.
-
-    Args:
-        template: its name in the source.
-        numbers: its arguments, in their order.
-    """
+    """A template of the source, by its name there, with its numbers in their order."""
 
     template: str
     numbers: tuple[int, ...]
