@@ -123,12 +123,9 @@ class Identity(Backbone):
 class Experts(Backbone):
     """Shared early layers and, for each expert, later layers and a neck of its own.
 
-    The features of the experts stand side by side, (B, experts·d).
-
-    Args:
-        backbone: one that can be cut; its early layers become the shared ones.
-        count: of experts.
-        width: of an expert's layers, as a share of the channels of the backbone.
+    The features of the experts stand side by side, (B, experts·d). The early layers of `backbone`,
+    one that can be cut, become the shared ones; an expert's layers have the share `width` of its
+    channels.
 
     Example:
         >>> from wcdas.backbones import create_backbone

@@ -85,10 +85,9 @@ class ResNet32(Backbone):
         second, third = (2 * max(1, round(width * channels / 2)) for channels in (32, 64))
 
         def branch() -> Backbone:
-            blocks = len(self.stage2), len(self.stage3)
             layers = nn.Sequential(
-                self.stage(16, second, blocks[0], stride=2),
-                self.stage(second, third, blocks[1], stride=2),
+                self.stage(16, second, len(self.stage2), stride=2),
+                self.stage(second, third, len(self.stage3), stride=2),
             )
             initialise(layers)
             return Branch(layers, third).started_from(own if self.pretrained else None)

@@ -18,8 +18,7 @@ ALWAYS = -1e30  # a threshold that every router passes
 class ExpertsHead(Head):
     """z = Σ_e w_e z_e, the mean of the experts' logits unless `expert_weights` say otherwise.
 
-    Args:
-        heads: one for each expert. The features of the experts stand side by side.
+    Every expert has one of `heads`. The features of the experts stand side by side.
 
     Example:
         >>> from wcdas.heads import WCDASHead
@@ -72,12 +71,8 @@ class RoutedExpertsHead(ExpertsHead):
 
     r_k = W₂[top logits; relu(W_k x_k/‖x_k‖)] > threshold
 
-    The top logits are the largest means of the first k experts, in order; W₂ is the same for all
-    routers. All experts are asked until `threshold` is set.
-
-    Args:
-        heads: one for each expert. The features of the experts stand side by side.
-        top: how many logits a router sees, at most all.
+    The top logits are the `top` largest means of the first k experts, at most all of them, in
+    order; W₂ is the same for all routers. All experts are asked until `threshold` is set.
 
     Wang et al., "Long-tailed Recognition by Routing Diverse Distribution-Aware Experts", 2021
     (arXiv:2010.01809).

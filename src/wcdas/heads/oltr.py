@@ -36,15 +36,11 @@ class OLTRHead(Head):
 
     M is the memory, a centroid of every class; o = softmax(hallucinator(x)) says which of them x
     reminds of, e = tanh(T x) selects what x takes from them, and γ = min_j ‖x − M_j‖ tells how far
-    x is from all that is known. While the memory is empty, the head is its hallucinator alone: the
-    plain classifier of the first stage.
+    x is from all that is known. While the memory is empty, the head is its hallucinator alone, any
+    head: the plain classifier of the first stage.
 
     The paper prints the squashing with ‖v‖², which its authors call a misprint, and v without the
     factor 10 of their code.
-
-    Args:
-        hallucinator: any head, also the classifier as long as the memory is empty.
-        scale: of the logits.
 
     Liu et al., "Large-Scale Long-Tailed Recognition in an Open World", 2019 (arXiv:1904.05160),
     equations 1 to 6.

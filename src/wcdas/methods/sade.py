@@ -16,12 +16,10 @@ from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
-EXPERTS = 3
-
 
 def build_model(parts: Parts) -> Classifier:
     as_class_counts(parts.class_counts, needed_by="sade")
-    backbone = Experts(parts.backbone, EXPERTS, parts.options["width"])
+    backbone = Experts(parts.backbone, count=3, width=parts.options["width"])
     return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
 
 
