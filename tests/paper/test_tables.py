@@ -35,7 +35,7 @@ def other_number(table: PrintedTable, row: str, column: int, value: float) -> Pr
 
 
 def untrained(table: PrintedTable) -> PrintedTable:
-    return replace(table, parts=tuple(replace(part, digits=None) for part in table.parts))
+    return replace(table, parts=tuple(replace(part, digits={}) for part in table.parts))
 
 
 def moved(numbers, by, cell=None):

@@ -181,7 +181,7 @@ def algorithm_1(setting: Setting) -> Finding:
         return max(gap(one.detach(), other.detach()) for one, other in pairs)
 
     as_printed, with_scale = difference(PRINTED_SCALE), difference(HEAD_SCALE)
-    best, best_with_scale = (_best_probability(scale, 0.5) for scale in (1.0, HEAD_SCALE))
+    best, best_with_scale = map(_best_probability, (1.0, HEAD_SCALE))
     # −∂L/∂f is positive for the image's own class alone.
     logits = head(x).detach().requires_grad_()
     (gradient_of_f,) = torch.autograd.grad(F.cross_entropy(logits, labels), logits)
@@ -202,7 +202,7 @@ def algorithm_1(setting: Setting) -> Finding:
     )
 
 
-def _best_probability(scale: float, rho: float) -> float:
-    """Return that of an image at angle 0 of its class and π of all others."""
-    peak, trough = (1 + rho) / (1 - rho), (1 - rho) / (1 + rho)
+def _best_probability(scale: float) -> float:
+    """Return that of an image at angle 0 of its class and π of all others, with ρ = ½."""
+    peak, trough = 1.5 / 0.5, 0.5 / 1.5  # (1 + ρ)/(1 − ρ) and its inverse
     return 1 / (1 + (CLASSES - 1) * math.exp(-scale * (peak - trough) / (2 * math.pi)))

@@ -2,6 +2,8 @@
 statements about tables that their own cells confirm or contradict."""
 
 from inspect import signature
+from itertools import product
+from operator import mul
 from typing import Any
 
 from wcdas.groups import GROUPS
@@ -187,13 +189,11 @@ def table_totals(setting: Setting) -> Finding:
 def totals(table: PrintedTable) -> list[tuple[str, str, float, float]]:
     """Return dataset, row, printed All, and All from the groups, of rows that have all four."""
     sizes, numbers, found = read_toml("tables/groups.toml"), table.numbers, []
-    for part in table.parts:
-        classes = sizes[part.data]
-        for row in table.rows:
-            cells = {metric: Cell(row.label, part.label, metric) for metric in (*GROUPS, "all")}
-            if all(cell in numbers for cell in cells.values()):
-                of = {metric: numbers[cell].mean for metric, cell in cells.items()}
-                weighted = sum(classes[group] * of[group] for group in GROUPS)
-                mean = weighted / sum(classes[group] for group in GROUPS)
-                found.append((part.data, row.label, of["all"], mean))
+    for part, row in product(table.parts, table.rows):
+        cells = [Cell(row.label, part.label, metric) for metric in ("all", *GROUPS)]
+        if all(cell in numbers for cell in cells):
+            printed, *accuracies = (numbers[cell].mean for cell in cells)
+            classes = [sizes[part.data][group] for group in GROUPS]
+            mean = sum(map(mul, classes, accuracies)) / sum(classes)
+            found.append((part.data, row.label, printed, mean))
     return found

@@ -2,7 +2,7 @@
 verdict each. A file in `tables/` holds what a table prints and what the paper says of it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class Part:
     metrics: list[str]
     imbalance: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    digits: Mapping[str, Any] | None = None
+    digits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def of_cell(row: Row, part: Part) -> Protocol:
 
 def of_stand_in(row: Row, part: Part) -> Protocol | None:
     """Return the same on the digits, where they can stand in."""
-    if part.digits is None:
+    if not part.digits:
         return None
     settings = {**part.digits.get("settings", {}), **row.settings}
     return protocol(row.method, STAND_IN, part.digits["imbalance"], settings)
@@ -208,7 +208,7 @@ def check_table(setting: Setting, table: PrintedTable) -> Finding:
     if (on_digits := agrees(table, digits)) is not None:
         words += f" On {STAND_IN}, which only stands in, it is {str(on_digits).lower()}."
     notes = {part.label: _why_empty(table, part, ours, reasons) for part in table.parts}
-    tables = side_by_side(table, ours, notes)
+    tables = [*side_by_side(table, ours, notes)]
     if digits:
         tables.append(_on_the_digits(table, digits))
     return Finding(verdict(table, ours), words, numbers, tables=tuple(tables))
@@ -229,10 +229,10 @@ def _why_empty(table: PrintedTable, part: Part, ours: Numbers, reasons: Mapping[
     )
 
 
-def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -> list[Table]:
-    """Return the paper's number, ours and the difference; a table for each part, or for a dataset
+def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -> Iterator[Table]:
+    """Yield the paper's number, ours and the difference; a table for each part, or for a dataset
     whose parts have one column each."""
-    printed, tables = table.numbers, []
+    printed = table.numbers
 
     def beside(cell: Cell) -> tuple[str, str, str]:
         both = cell in printed and cell in ours
@@ -246,27 +246,25 @@ def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -
         columns = [(part.label, metric) for part, metric in group]
         several = len({metric for _, metric in columns}) > 1
         headings = [metric.capitalize() if several else part for part, metric in columns]
-        tables.append(
-            Table(
-                f"{name}: top-1 accuracy in %, the paper's, ours and the difference",
-                ("", *(text for heading in headings for text in (heading, "ours", "Δ"))),
-                tuple(
-                    (row.label, *(text for c in columns for text in beside(Cell(row.label, *c))))
-                    for row in table.rows
-                ),
-                " ".join(dict.fromkeys(notes[part] for part, _ in columns if notes[part])),
-            )
+        rows = tuple(
+            (row.label, *(text for c in columns for text in beside(Cell(row.label, *c))))
+            for row in table.rows
         )
-    return tables
+        yield Table(
+            f"{name}: top-1 accuracy in %, the paper's, ours and the difference",
+            ("", *(text for heading in headings for text in (heading, "ours", "Δ"))),
+            rows,
+            " ".join(dict.fromkeys(notes[part] for part, _ in columns if notes[part])),
+        )
 
 
 def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
     """Return what stands in for the paper's data: ours alone, as the paper has no such numbers."""
-    columns = [(part, metric) for part, metric in table.columns if part.digits is not None]
+    columns = [(part, metric) for part, metric in table.columns if part.digits]
     several = len({part.label for part, _ in columns}) > 1
 
     def heading(part: Part, metric: str) -> str:
-        if not several or part.digits is None:
+        if not several:
             return metric.capitalize()
         epochs = part.digits.get("settings", {}).get("stages.representation.epochs")
         what = f"{epochs} epochs" if epochs else f"imbalance {part.digits['imbalance']:g}"
@@ -276,14 +274,13 @@ def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
         (row.label, *(str(numbers.get(Cell(row.label, p.label, m), "")) for p, m in columns))
         for row in table.rows
     )
-    seeds = max((number.seeds for number in numbers.values()), default=1)
-    return Table(
-        f"{STAND_IN}: top-1 accuracy in %, ours",
-        ("", *(heading(*column) for column in columns)),
-        rows,
+    seeds = max(number.seeds for number in numbers.values())
+    note = (
         f"ResNet-8, {seeds} seed{'s' * (seeds > 1)}, last epoch. They show that every row trains; "
-        "accuracies on 500 digits say nothing about the paper's.",
+        "accuracies on 500 digits say nothing about the paper's."
     )
+    headings = ("", *(heading(*column) for column in columns))
+    return Table(f"{STAND_IN}: top-1 accuracy in %, ours", headings, rows, note)
 
 
 def _check_of(name: str) -> Callable[[Setting], Finding]:
