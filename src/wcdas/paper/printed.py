@@ -3,7 +3,7 @@ statements about tables that their own cells confirm or contradict."""
 
 from inspect import signature
 from itertools import product
-from operator import mul
+from statistics import fmean
 from typing import Any
 
 from wcdas.groups import GROUPS
@@ -194,6 +194,5 @@ def totals(table: PrintedTable) -> list[tuple[str, str, float, float]]:
         if all(cell in numbers for cell in cells):
             printed, *accuracies = (numbers[cell].mean for cell in cells)
             classes = [sizes[part.data][group] for group in GROUPS]
-            mean = sum(map(mul, classes, accuracies)) / sum(classes)
-            found.append((part.data, row.label, printed, mean))
+            found.append((part.data, row.label, printed, fmean(accuracies, classes)))
     return found
