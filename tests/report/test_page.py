@@ -14,7 +14,7 @@ import pytest
 
 from wcdas.report import write_report
 from wcdas.report.charts import DARK, LIGHT
-from wcdas.report.document import LIBRARY, TEMPLATES
+from wcdas.report.page import LIBRARY, TEMPLATES
 
 MARKUP = "<img src=x onerror=alert(1)>"
 VOID = {"meta", "img", "input"}

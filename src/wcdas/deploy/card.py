@@ -24,12 +24,8 @@ def model_card(
 ) -> str:
     """The card as Markdown with the header that the Hugging Face Hub reads.
 
-    Args:
-        model: the trained one.
-        metrics: those of the run's `metrics.json`.
-        run: the run's `run.toml`.
-        timm_gives: what timm makes of the weights where it loads them too: "logits", "features"
-            or "features before the neck".
+    `timm_gives` says what timm makes of the weights where it loads them too: "logits", "features"
+    or "features before the neck".
     """
     environment = Environment(
         loader=PackageLoader("wcdas.deploy"),

@@ -138,9 +138,6 @@ def find_images(named: Iterable[Named]) -> list[Path]:
     A folder stands for the images in it and in its folders, by their extensions and without
     hidden ones. A file is taken whatever it is called, also one that is not there: it is reported
     when it is read.
-
-    Raises:
-        InputError: a folder or a pattern has no images, or there is nothing at all.
     """
     found = [path for name in named for path in _expanded(os.fspath(name))]
     if not found:
@@ -207,7 +204,8 @@ def csv_writer(file: TextIO, top: int) -> Write:
         for guess in answer.top:
             cells += [guess.name, f"{guess.probability:.{DIGITS}f}", guess.group]
         cells += [""] * (3 + len(columns) - len(cells))
-        table.writerow([harmless(cell) for cell in (*cells, answer.error or "")])
+        cells.append(answer.error or "")
+        table.writerow([f"'{cell}" if cell.startswith(FORMULA) else cell for cell in cells])
 
     return write
 
@@ -239,10 +237,6 @@ def choose_format(given: str | None, out: Path | None) -> str:
 def printable(text: str) -> str:
     """The text on one line, with control characters written out as \\n, \\x1b and the like."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
 def _destination(out: Path | None) -> "nullcontext[TextIO] | TextIO":

@@ -77,12 +77,7 @@ def serve(
 
 
 def create_app(answerer: Answerer, limit: int) -> "Starlette":
-    """The application, for any ASGI server.
-
-    Args:
-        answerer: a model and what is wanted of it.
-        limit: bytes of the largest file.
-    """
+    """The application, for any ASGI server; `limit` is the largest file, in bytes."""
     from anyio import CapacityLimiter
     from anyio.to_thread import run_sync
     from starlette.applications import Starlette

@@ -14,10 +14,7 @@ from torch import Tensor
 def prediction_stability(weights: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """The mean cosine between the predictions of two views, ŷ = softmax(Σ_e w_e z_e).
 
-    Args:
-        weights: of the experts, (experts,).
-        first: logits of one view, (experts, batch, classes).
-        second: of the other.
+    The logits of a view are (experts, batch, classes).
     """
     w = weights.view(-1, 1, 1)
     y1, y2 = ((w * z).sum(0).softmax(dim=1) for z in (first, second))

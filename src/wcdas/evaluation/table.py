@@ -12,12 +12,8 @@ def percent(value: float | None) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
-    """Rows of cells as text, each column as wide as its longest cell.
-
-    Args:
-        rows: of equally many cells.
-        left: the columns that are flush left; the others are flush right.
-    """
+    """Rows of cells as text, each column as wide as its longest cell; those not `left` are flush
+    right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -45,11 +41,9 @@ def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """
     headlines = {metrics["headline"] for metrics in results.values()}
     everything = "all (balanced)" if headlines == {"balanced_accuracy"} else "all"
-    rows = [["training images", *results]]
-    for group, label in IN_WORDS.items():
-        rows.append([label, *(percent(metrics[group]) for metrics in results.values())])
-    rows.append([everything, *(percent(m[m["headline"]]) for m in results.values())])
-    return aligned(rows)
+    groups = [[label, *(percent(m[g]) for m in results.values())] for g, label in IN_WORDS.items()]
+    headline = [everything, *(percent(m[m["headline"]]) for m in results.values())]
+    return aligned([["training images", *results], *groups, headline])
 
 
 def class_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,6 @@
 """What to try next: each rule looks at a few measured numbers, and says which."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wcdas.evaluation.table import percent
@@ -30,9 +30,6 @@ class Advice:
     what: str
     why: str
     command: str = ""
-
-
-Rule = Callable[[Facts], Advice | None]
 
 
 def learnt_nothing(f: Facts) -> Advice | None:
@@ -113,12 +110,9 @@ def classes_that_fail(f: Facts) -> Advice | None:
     worst = f.failing[:NAMED]
     rare = [one.name for one in worst if one.train_images < FEW]
     others = [one.name for one in worst if one.train_images >= FEW]
-    todo = []
-    if rare:
-        todo.append(f"give {_listed(rare)} more training images")
-    if others:
-        todo.append(f"look at the images and labels of {_listed(others)}")
-    what = " and ".join(todo)
+    give = [f"give {_listed(rare)} more training images"] if rare else []
+    look = [f"look at the images and labels of {_listed(others)}"] if others else []
+    what = " and ".join(give + look)
     prior = bool(rare) and not f.prior_in_loss and tail_not_learnt(f) is None
     mean = f"the mean over classes is {percent(f.mean)} %"
     if len(f.failing) > NAMED:
@@ -187,10 +181,9 @@ def worse_than_baseline(f: Facts) -> Advice | None:
 
 
 def head_paid_for_the_tail(f: Facts) -> Advice | None:
-    before = f.baseline
-    if before is None or f.prior != "uniform":
+    if f.baseline is None or f.prior != "uniform":
         return None
-    many, few = before["many"], before["few"]
+    many, few = f.baseline["many"], f.baseline["few"]
     if many is None or few is None or f.many is None or f.few is None:
         return None
     if many - f.many < HEAD_LOSS or f.few <= few:
@@ -305,7 +298,7 @@ def classes_barely_tested(f: Facts) -> Advice | None:
 
 
 # What matters most first.
-RULES: tuple[Rule, ...] = (
+RULES = (
     learnt_nothing,
     epochs_of_a_single_step,
     tail_not_learnt,

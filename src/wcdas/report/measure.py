@@ -29,15 +29,8 @@ FEWEST = 5  # images on a map
 def measure(
     head: Head, features: Tensor, logits: Tensor, dataset: Dataset, metrics: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the contents of report.json.
-
-    Args:
-        head: of the trained model.
-        features: of the test images, on the CPU.
-        logits: of the same images, over the temperature.
-        dataset: whose test images they are.
-        metrics: what `evaluate` made of the logits.
-    """
+    """Return the contents of report.json, from the features and the calibrated logits of the test
+    images on the CPU and what `evaluate` made of them."""
     labels = dataset.test.labels.cpu()
     p = predictions(logits, labels)
     return {

@@ -1,21 +1,46 @@
-"""The page of one run, and the page that compares several."""
+"""The page of one run, and the page that compares several.
 
+Each is one HTML file with its style, its scripts and its data; it asks the network for nothing.
+"""
+
+import base64
+import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from wcdas.groups import FEW
+from wcdas.evaluation.table import percent
+from wcdas.files import write_synced
+from wcdas.groups import FEW, IN_WORDS
 from wcdas.heads import HEADS
 from wcdas.heads.angular import ConcentrationHead
 from wcdas.report.advice import advise
 from wcdas.report.baseline import beside_told, differing, find_baseline
-from wcdas.report.charts import compared_charts, percents, rounded, run_charts
-from wcdas.report.document import write_document
+from wcdas.report.charts import (
+    DARK,
+    LIGHT,
+    Chart,
+    compared_charts,
+    counted,
+    percents,
+    rounded,
+    run_charts,
+    signed,
+)
 from wcdas.report.facts import MEASURED, facts_of
+from wcdas.report.figures import write_figures
 from wcdas.report.record import Record
+
+TEMPLATES = Path(__file__).parent / "templates"
+LIBRARY = "echarts.common.min.js"  # Apache ECharts 6.1.0, Apache-2.0, as published on npm
+SCRIPTS = (LIBRARY, "page.js")
 
 
 def write_page(path: Path, record: Record, figures: bool) -> None:
@@ -25,7 +50,7 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
     settings = {key: value for key, value in record.run.items() if key != "info"}
     columns = _first_columns(record) + _run_columns(record)
     map_rows = record.measured["map"]["rows"] if record.measured["map"] else []
-    write_document(
+    _write(
         path,
         "run.html",
         run_charts(record),
@@ -54,7 +79,7 @@ def write_comparison(path: Path, records: Sequence[Record], figures: bool) -> No
     classes = [(record.class_names, record.class_counts) for record in records]
     same_classes = all(one == classes[0] for one in classes)
     columns = _first_columns(records[0]) + (_compared_columns(runs) if same_classes else [])
-    write_document(
+    _write(
         path,
         "comparison.html",
         compared_charts(runs, same_classes),
@@ -128,3 +153,70 @@ def _compared_columns(runs: Mapping[str, Record]) -> list[dict[str, Any]]:
 
 def _column(title: str, kind: str, values: Sequence[Any]) -> dict[str, Any]:
     return {"title": title, "kind": kind, "values": values}
+
+
+def _write(
+    path: Path,
+    template: str,
+    charts: Mapping[str, Chart],
+    data: Mapping[str, Any],
+    figures: bool,
+    **content: Any,
+) -> None:
+    """Write a page, and its charts as files beside it where somebody asks for them.
+
+    The script takes `data` and draws the charts where the template has their figures; `content` is
+    the template's.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if figures:
+        write_figures(charts.values(), path.parent / "figures")
+    drawn: dict[str, Any] = {
+        "palettes": {"light": LIGHT, "dark": DARK},
+        "charts": {name: asdict(chart) for name, chart in charts.items()},
+    }
+    page = _environment().get_template(template)
+    text = page.render(content, charts=charts, data=drawn | dict(data), figures=figures)
+    write_synced(path, text.encode("utf-8", errors="replace"))
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        extensions=["jinja2.ext.do"],
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.filters |= {"percent": percent, "counted": counted, "thousands": "{:,}".format}
+    made.filters["change"] = _change
+    made.globals |= {"file": _file, "scripts": SCRIPTS, "policy": _policy(), "groups": IN_WORDS}
+    return made
+
+
+def _change(value: float | None, before: float | None, more_is_better: bool) -> tuple[str, str]:
+    """Points between two accuracies, and whether the style sheet has them good or bad."""
+    if value is None or before is None:
+        return "–", ""
+    points = 100 * (value - before)
+    if not float(f"{points:.1f}"):
+        return "0.0", ""
+    return signed(points), "good" if (points > 0) == more_is_better else "bad"
+
+
+@cache
+def _file(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text("utf-8"))
+
+
+def _policy() -> str:
+    """Only the page's scripts may run, and nothing may be loaded."""
+    digests = (hashlib.sha256(_file(name).encode()).digest() for name in SCRIPTS)
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; "
+        "base-uri 'none'; form-action 'none'"
+    )
