@@ -25,6 +25,11 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {given!r}; {hint}")
 
 
+def first_line(error: BaseException) -> str:
+    """The cause in the message of another package, which may be a page long, or empty."""
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+
+
 @contextmanager
 def explained(where: str, *errors: type[Exception], after: str = "") -> Iterator[None]:
     """Raise the errors of the block as an `InputError` of one line that says where they happened.

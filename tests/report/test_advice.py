@@ -31,7 +31,6 @@ GOOD = Facts(
     beside="runs/a-softmax",
     method="wcdas",
     many=0.9,
-    medium=0.85,
     few=0.8,
     headline=0.85,
     headline_error=0.01,
@@ -62,13 +61,13 @@ GOOD = Facts(
     untested=0,
     classes=10,
     confusion=Confusion("a", "b", 4, 50),
-    baseline={"many": 0.9, "medium": 0.7, "few": 0.5, "headline": 0.7},
+    baseline={"many": 0.9, "few": 0.5, "headline": 0.7},
 )
 LYNX = Failing("lynx", 0.14, 50, 3, "cat", 40)
 DOG = Failing("dog", 0.4, 50, 300, "cat", 25)
 WORST = Confusion("cat", "dog", 30, 50)
-BELOW = {"many": 0.99, "medium": 0.9, "few": 0.7, "headline": 0.95}
-PAID = {"many": 0.99, "medium": 0.7, "few": 0.5, "headline": 0.7}
+BELOW = {"many": 0.99, "few": 0.7, "headline": 0.95}
+PAID = {"many": 0.99, "few": 0.5, "headline": 0.7}
 
 # A rule, what makes it speak, and for each number it looks at a value that silences it.
 CASES = [

@@ -8,14 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone, Branch
-from wcdas.backbones.weights import (
-    CLASSIFIERS,
-    first_line,
-    load_weights,
-    pretrained_file,
-    unavailable,
-)
-from wcdas.errors import InputError
+from wcdas.backbones.weights import CLASSIFIERS, load_weights, pretrained_file, unavailable
+from wcdas.errors import InputError, first_line
 
 ALIASES = {"resnext50": "resnext50_32x4d"}
 

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from wcdas.errors import InputError
+from wcdas.errors import InputError, first_line
 
 # What may follow a backbone in a file, and is left out: the neck of a run, and classifiers.
 CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
@@ -161,7 +161,3 @@ def answers(url: str, seconds: float = SECONDS) -> bool:
     thread.start()
     thread.join(seconds)
     return answered.is_set()
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

@@ -68,8 +68,3 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong inside an exporter, whose message may be a page, or empty."""
-    return (str(error).strip().splitlines() or [repr(error)])[0]

@@ -18,17 +18,10 @@ from torch import nn
 
 import wcdas
 from wcdas.backbones.timm_backbone import TimmBackbone
-from wcdas.deploy.agreement import (
-    TOLERANCE,
-    first_line,
-    largest_difference,
-    outputs,
-    quiet,
-    sample_inputs,
-)
+from wcdas.deploy.agreement import TOLERANCE, largest_difference, outputs, quiet, sample_inputs
 from wcdas.deploy.card import model_card
 from wcdas.deploy.model import Model, load, preprocessing
-from wcdas.errors import WorkError
+from wcdas.errors import WorkError, first_line
 from wcdas.heads import LinearHead
 from wcdas.run.model_file import save_model
 

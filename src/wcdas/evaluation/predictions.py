@@ -26,9 +26,7 @@ class Predictions:
 
 def predictions(logits: Tensor, labels: Tensor) -> Predictions:
     check_logits(logits, labels)
-    parts: list[tuple[Tensor, ...]] = [
-        (torch.empty(0, dtype=torch.int64), torch.empty(0), torch.empty(0), torch.empty(0))
-    ]
+    parts = []
     classes = torch.arange(logits.shape[1])
     for z, y in chunks(logits, labels):
         predicted = z.argmax(dim=1)
@@ -36,9 +34,8 @@ def predictions(logits: Tensor, labels: Tensor) -> Predictions:
         confidence = (highest - z.logsumexp(dim=1)).exp()
         true = z.gather(1, y.unsqueeze(1))
         before = (z > true) | ((z == true) & (classes < y.unsqueeze(1)))
-        parts.append(
-            (predicted, confidence, before.sum(1), F.cross_entropy(z, y, reduction="none"))
-        )
+        nll = F.cross_entropy(z, y, reduction="none")
+        parts.append((predicted, confidence, before.sum(1), nll))
     return Predictions(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

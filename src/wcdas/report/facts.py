@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from wcdas.backbones import BACKBONES
-from wcdas.groups import GROUPS
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.report.record import Record
@@ -50,7 +49,6 @@ class Facts:
     beside: str  # where a baseline of it would be found
     method: str
     many: float | None
-    medium: float | None
     few: float | None
     headline: float | None
     headline_error: float | None
@@ -81,7 +79,7 @@ class Facts:
     untested: int
     classes: int
     confusion: Confusion | None
-    baseline: Mapping[str, float | None] | None  # many, medium, few and headline
+    baseline: Mapping[str, float | None] | None  # many, few and headline
 
     def train(self, change: str) -> str:
         """Return the command that repeats the run with one thing changed."""
@@ -142,8 +140,8 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
 
 
 def _accuracies(record: Record) -> dict[str, Any]:
-    """Those of the groups, and the headline."""
-    return {group: record.metrics[group] for group in GROUPS} | {"headline": record.headline}
+    groups = {group: record.metrics[group] for group in ("many", "few")}
+    return groups | {"headline": record.headline}
 
 
 def failing_classes(record: Record) -> list[Failing]:
