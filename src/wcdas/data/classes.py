@@ -23,10 +23,8 @@ def read_class_names(path: str | Path) -> list[str]:
     """Return the names in a text file, one a line in the order of the labels."""
     expected = "); expected a text file, a name a line"
     with explained(f"class names cannot be read from {path} (", *UNREADABLE, after=expected):
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    names = [line.strip() for line in lines]
-    while names and not names[-1]:
-        names.pop()
+        text = Path(path).read_text(encoding="utf-8")
+    names = [line.strip() for line in text.rstrip().splitlines()]
     if not names or "" in names:
         raise InputError(
             f"{path} has an empty line among its class names; expected one name a line"
@@ -39,12 +37,11 @@ def check_class_names(names: Sequence[str]) -> None:
     alike = defaultdict(list)
     for name in names:
         alike[name.casefold()].append(name)
-    for same in alike.values():
-        if len(same) > 1:
-            first, second = same[:2]
-            how = "differ only by case" if first != second else "are the same"
+    for first, *others in alike.values():
+        if others:
+            how = "differ only by case" if first != others[0] else "are the same"
             raise InputError(
-                f"classes {first!r} and {second!r} {how}; merge them or rename one of them"
+                f"classes {first!r} and {others[0]!r} {how}; merge them or rename one of them"
             )
 
 

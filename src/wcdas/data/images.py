@@ -29,6 +29,11 @@ REFUSED_FORMATS = {"EPS", "WMF"}
 # An image as a file stores it; a view of an Arrow table, which gives its bytes as well, is one.
 Encoded = bytes | memoryview
 GREY_MODES = {"1", "L", "LA", "La", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"}
+REASONS: dict[type[Exception], str] = {
+    UnidentifiedImageError: "not an image that can be read",
+    Image.DecompressionBombError: f"more than {MAX_PIXELS:,} pixels",
+    FileNotFoundError: "no such file",
+}
 
 
 class Header(NamedTuple):
@@ -106,14 +111,7 @@ def _opened(source: Path | Encoded, name: str | None) -> Iterator[Image.Image]:
         raise
     # Damaged data makes PIL's readers fail in any way.
     except Exception as error:
-        if isinstance(error, UnidentifiedImageError):
-            reason = "not an image that can be read"
-        elif isinstance(error, Image.DecompressionBombError):
-            reason = f"more than {MAX_PIXELS:,} pixels"
-        elif isinstance(error, FileNotFoundError):
-            reason = "no such file"
-        else:
-            reason = " ".join(str(error).split()) or type(error).__name__
+        reason = REASONS.get(type(error)) or " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{called} cannot be read: {reason}") from error
 
 

@@ -134,7 +134,7 @@ class TrainLoader(Loader):
         draws = self._draws(sequence)
         plan = Draw(*(torch.stack(column) for column in zip(*draws, strict=True)))
         if self.plan is None or self.plan.indices.shape != plan.indices.shape:
-            self.plan = Draw(*(column.to(self.device) for column in plan))
+            self.plan = plan.to(self.device)
         for kept, new in zip(self.plan, plan, strict=True):
             kept.copy_(new)
         self.keys.copy_(torch.tensor([rng.stream(key, purpose) for purpose in (AUGMENT, CROP)]))

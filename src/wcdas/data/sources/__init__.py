@@ -133,9 +133,7 @@ def open_dataset(
 
 
 def open_data(
-    data: str | Path | HuggingFace,
-    options: Mapping[str, Any] | None = None,
-    skip_bad: bool = False,
+    data: str | Path | HuggingFace, options: Mapping[str, Any] | None, skip_bad: bool = False
 ) -> Dataset:
     """Open a dataset with the options as a user wrote them, checked by name and type."""
     return open_dataset(data, **_checked(options) | ({"skip_bad": True} if skip_bad else {}))
