@@ -16,8 +16,6 @@ from wcdas.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
@@ -82,6 +80,7 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     from anyio.to_thread import run_sync
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
+    from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Host, Mount, Route, Router
 
@@ -94,7 +93,7 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
         del table["file"]  # it has no name here
         return table
 
-    async def predict(request: "Request") -> "Response":
+    async def predict(request: Request) -> Response:
         if request.headers.get("content-type", "").startswith("multipart/"):
             raise HTTPException(415, "send the image itself as the body, not a form")
         image, size = bytearray(), 0
@@ -115,7 +114,7 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
             raise HTTPException(415, str(error)) from None
         return JSONResponse(table, headers=HEADERS)
 
-    async def refuse(request: "Request", error: Exception) -> "Response":
+    async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         said = {"error": error.detail}
         return JSONResponse(said, error.status_code, headers={**HEADERS, **(error.headers or {})})

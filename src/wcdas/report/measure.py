@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
+from torchvision.transforms.functional import to_pil_image
 
 from wcdas.data.dataset import ArrayImages, Dataset, Split, StoredImages
 from wcdas.errors import InputError
@@ -169,8 +169,7 @@ def _example(split: Split, p: Predictions, index: int) -> dict[str, Any]:
 def thumbnail(split: Split, index: int) -> str | None:
     """Return a small image as a data URI; None of features, or where it cannot be read any more."""
     if isinstance(split, ArrayImages):
-        pixels = split.pixels[index].permute(1, 2, 0).numpy()
-        image = Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels)
+        image = to_pil_image(split.pixels[index])
     elif isinstance(split, StoredImages):
         try:
             image = split.load(index)

@@ -127,15 +127,14 @@ def _first_columns(record: Record) -> list[dict[str, Any]]:
 
 def _run_columns(record: Record) -> list[dict[str, Any]]:
     rows, rho = record.metrics["per_class"], record.measured["rho"]
-    index = {name: i for i, name in enumerate(record.class_names)}
-    confused = [row["most_confused_with"] for row in rows]
+    index = {row["class"]: i for i, row in enumerate(rows)}
     columns = [
         _column("accuracy %", "percent", percents(record.accuracy)),
         _column("precision %", "percent", percents([row["precision"] for row in rows])),
     ]
     if rho is not None:
         columns.append(_column("ρ", "rho", [rounded(value) for value in rho]))
-    taken = [None if name is None else index[str(name)] for name in confused]
+    taken = [index.get(row["most_confused_with"]) for row in rows]
     return [*columns, _column("most taken for", "class", taken)]
 
 

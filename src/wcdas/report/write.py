@@ -81,11 +81,10 @@ def _record(folder: Path) -> Record:
 
 def _refuse_folder_of_runs(folder: Path) -> None:
     """Raise an error for a folder that holds runs and is none, with a command that works."""
-    if SweepFolder(folder).exists:
-        sweep = SweepFolder(folder)
-        plan, _ = sweep.read()
-        what = "a sweep's folder"
-        runs = [sweep.run(run).path for run in plan.runs if sweep.run(run).is_finished]
+    sweep = SweepFolder(folder)
+    if sweep.exists:
+        what, planned = "a sweep's folder", map(sweep.run, sweep.read()[0].runs)
+        runs = [run.path for run in planned if run.is_finished]
         if not runs:
             raise InputError(
                 f"{folder} is {what}, and none of its runs is finished; go on with: {again(folder)}"
