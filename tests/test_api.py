@@ -1,5 +1,6 @@
 """The library calls: the same as the command line, from a script, a thread or a notebook."""
 
+import shlex
 import signal
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 
 import wcdas
 from wcdas.errors import InputError
+from wcdas.run.folder import RunFolder
 
 ONE_EPOCH = {"epochs": 1, "backbone.name": "resnet8"}
 
@@ -118,6 +120,31 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, settings):
     with pytest.raises(InputError):
         wcdas.train(settings=settings, out=tmp_path / "run", device="cpu", report=False)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"head.name": "foo"},
+        {"stages.representation.sampler": "foo"},
+        {"stages.representation.loss": "foo"},
+        {"stages.representation.augment": "foo"},
+        {"stages.representation.milestones": [0.5]},
+    ],
+)
+def test_a_slip_is_refused_before_images_are_read(tmp_path, pictures, setting):
+    folder = pictures(tmp_path / "x", china=3)
+    (folder / "china" / "bad.png").write_bytes(b"no image")
+    key = next(iter(setting)).rsplit(".", 1)[-1]
+    with pytest.raises(InputError, match=rf"unknown \w+ 'foo'|{key} has no effect"):
+        wcdas.train(folder, "softmax", settings=setting, out=tmp_path / "run", device="cpu")
+
+
+def test_the_command_that_goes_on_can_be_pasted(tmp_path):
+    folder = RunFolder(tmp_path / "my run")
+    folder.create({})
+    (*_, quoted, _) = shlex.split(str(folder.unfinished()))
+    assert Path(quoted) == folder.path
 
 
 def test_bad_input_in_the_first_step_leaves_nothing(tmp_path, pictures, monkeypatch):

@@ -135,6 +135,8 @@ def test_output_folders(refused, command, tmp_path):
         assert "file is a file); choose another with --out" in refused("train", "--out", out)
     (tmp_path / "used").mkdir()
     (tmp_path / "used" / "x").touch()
+    assert "used is not empty; choose another" in refused("train", "--out", tmp_path / "used")
+    (tmp_path / "used" / "run.toml").touch()
     assert "used is not empty; go on with --resume" in refused("train", "--out", tmp_path / "used")
     assert "cannot be written" in refused("train", "--out", "/proc/no/run", *EPOCHS)
 

@@ -41,6 +41,7 @@ from wcdas.run.settings import (
     Request,
     Source,
     check_effect,
+    check_keys,
     read_request,
     same_data,
     short_name,
@@ -123,11 +124,12 @@ def train(
     kind = choose_device(device).type
     if resume:
         return _resume(out, request, data, skip_bad, around)
-    check_effect([(request.check(), request.layers)])  # before images are read
-    if out is not None:
-        check_free(Path(out))
     source = request.data.get("source", "digits-lt") if data is None else data
     name = short_name(source)
+    check_keys(request.layers, request.method)
+    check_effect([(request.check(name), request.layers)])  # before images are read
+    if out is not None:
+        check_free(Path(out))
     with _busy(console, "reading the data"):
         dataset = _open(source, request.data, skip_bad, name)
         config, notes = request.resolve(dataset, source, kind, skip_bad)

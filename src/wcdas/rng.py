@@ -9,6 +9,7 @@ turn, in int64 arithmetic that wraps around.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -19,6 +20,18 @@ _DRAW = 0xD1B54A32D192ED03
 _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 _ONE_AT_A_TIME = threading.RLock()
+
+
+class Purpose(IntEnum):
+    """The purpose of a stream, where it is none of the stages and epochs, which count from 0."""
+
+    ORDER = 1_000
+    SECOND = 1_001
+    HOLDOUT = 1_002
+    HEAD = 1_003
+    INITIAL = 1_004
+    VIEWS = 1_005
+    SELECTION = 1_006
 
 
 def stream(seed: int, *parts: int) -> int:

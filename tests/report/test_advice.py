@@ -328,7 +328,7 @@ def test_a_network_of_this_package_gives_way_to_one_with_weights(digits_run):
     facts = facts_of(read_record(digits_run.path), None)
     assert facts.network == "backbone.name=resnet50 backbone.weights=pretrained"
     assert facts.epochs == 1
-    config = read_request(digits_run.path / "run.toml", facts.network.split(), None).check()
+    config = read_request(digits_run.path / "run.toml", facts.network.split(), None).check("")
     assert (config.backbone.name, config.backbone.weights) == ("resnet50", "pretrained")
 
 

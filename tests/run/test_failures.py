@@ -193,7 +193,7 @@ def test_resuming_without_a_run(tmp_path):
 
 def test_a_folder_in_use_is_refused(tmp_path):
     (tmp_path / "something").write_text("")
-    with pytest.raises(InputError, match=r"is not empty; go on with --resume or choose another"):
+    with pytest.raises(InputError, match=r"is not empty; choose another"):
         wcdas.train(out=tmp_path, report=False)
     with pytest.raises(InputError, match="is a file"):
         wcdas.train(out=tmp_path / "something", report=False)

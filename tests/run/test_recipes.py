@@ -62,7 +62,7 @@ def test_a_method_may_need_rates_of_its_own():
     assert stage("classifier", method="crt", dataset="cifar100-lt").lr == 0.2
     assert stage("classifier", method="crt", dataset="cifar100-lt", settings=["lr=0.3"]).lr == 0.3
     request = read_request("cifar100-lt", None, "crt")
-    assert request.check().stages["classifier"].lr == 0.2
+    assert request.check("own folder").stages["classifier"].lr == 0.2
 
 
 def test_a_continued_stage_is_as_the_one_before_it():

@@ -13,7 +13,7 @@ import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import InputError, InterruptedRunError
-from wcdas.heads import LWSHead, create_head
+from wcdas.heads import HEADS, LinearHead, LWSHead, create_head
 from wcdas.losses import create_loss
 from wcdas.methods.classifier import Classifier
 from wcdas.run import checkpoint
@@ -434,4 +434,17 @@ def test_the_stage_s_loss_of_another_head_with_a_prior_of_its_own(make_loop, sta
         expected = create_loss("focal")(head(x) + added, mixed)
     else:
         expected = head.loss(x, mixed, label_smoothing=0.1, log_prior=added)
-    torch.testing.assert_close(step.state.loss(x, mixed, head, own), expected)
+    torch.testing.assert_close(step._loss(x, mixed, head, own), expected)
+
+
+def test_a_fresh_head_is_given_the_class_counts_too(make_loop, monkeypatch):
+    class Counting(LinearHead):
+        def __init__(self, in_features, num_classes, class_counts):
+            super().__init__(in_features, num_classes)
+            self.counted = list(class_counts)
+
+    monkeypatch.setitem(HEADS, "counting", Counting)
+    fresh = {"head": "fresh", "trains": "classifier"}
+    run = make_loop("counting", "identity", one={}, two=fresh).run
+    enter_stage(run, 1)
+    assert run.model.head.counted == run.dataset.class_counts.tolist()

@@ -26,7 +26,6 @@ from wcdas.data.sources import open_data
 from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
-from wcdas.methods import find_method
 from wcdas.processes import choose_device
 from wcdas.run.folder import RunFolder, finished_runs
 from wcdas.run.model_file import ModelInfo, load_model
@@ -47,7 +46,7 @@ class Model:
 
     def __init__(self, path: Path, device: str = "auto") -> None:
         self.device = choose_device(device)
-        self.classifier, self.info = load_model(path, find_method)
+        self.classifier, self.info = load_model(path)
         self.classifier.to(self.device)
 
     @property

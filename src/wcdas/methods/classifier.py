@@ -1,12 +1,11 @@
 """A classifier is a backbone and a head."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone
-from wcdas.heads import HEADS, Head, create_head
+from wcdas.heads import HEADS, Head
 
 
 class Classifier(nn.Module):
@@ -30,11 +29,10 @@ class Classifier(nn.Module):
         return self.head(self.features(inputs), labels)
 
 
-def next_head(previous: Head, wanted: str, own: str, options: Mapping[str, Any]) -> Head:
+def next_head(previous: Head, wanted: str, new_head: Callable[[int], Head]) -> Head:
     """The head of the next stage: the same, a fresh one, or another built from its weights."""
     if wanted == "keep":
         return previous
     if wanted == "fresh":
-        head = create_head(own, previous.in_features, previous.num_classes, **options)
-        return head.to(previous.weight.device)
+        return new_head(previous.in_features).to(previous.weight.device)
     return HEADS[wanted].from_head(previous)

@@ -10,12 +10,10 @@ from wcdas.data.loader import Batch, TrainLoader
 from wcdas.data.mixing import Mixing
 from wcdas.data.samplers import MetaSampler, create_sampler, whole_batches
 from wcdas.methods.method import StepBatch
-from wcdas.rng import stream
+from wcdas.rng import Purpose, stream
 from wcdas.run.build import TrainingRun
 from wcdas.run.checks import stage_sampler
 from wcdas.targets import MixedLabels
-
-ORDER, SECOND, VIEWS = 1_000, 1_001, 1_005  # what a stream of random numbers is for
 
 
 class Drawn(NamedTuple):
@@ -32,7 +30,7 @@ class Batches:
         _, stage = run.stages[index]
         self.epochs, self.seed, self.kept = stage.epochs, stream(run.config.seed, index), run.kept
         labels, num_classes = run.dataset.train.labels[self.kept], run.dataset.num_classes
-        self.sampler = stage_sampler(stage, labels, num_classes, run.ranks)
+        self.sampler = stage_sampler(stage, labels, num_classes, run.ranks.device)
         # The learned sampler needs a balanced batch beside its own.
         beside = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
         beside = stage.second_sampler or beside
@@ -57,13 +55,13 @@ class Batches:
         """Lay down what an epoch reads from step `start` on."""
         if isinstance(self.sampler, MetaSampler) and not start:
             self.sampler.begin_epoch()
-        order = self.sampler.sequence(stream(self.seed, ORDER), epoch, self.epochs)
+        order = self.sampler.sequence(stream(self.seed, Purpose.ORDER), epoch, self.epochs)
         views = len(self.loaders) - 1 - (self.second is not None)
         plans = [(order, stream(self.seed, epoch))]
-        plans += [(order, stream(self.seed, VIEWS, i, epoch)) for i in range(views)]
+        plans += [(order, stream(self.seed, Purpose.VIEWS, i, epoch)) for i in range(views)]
         if self.second is not None:
-            order = self.second.sequence(stream(self.seed, SECOND), epoch, self.epochs)
-            plans.append((order, stream(self.seed, SECOND, epoch)))
+            order = self.second.sequence(stream(self.seed, Purpose.SECOND), epoch, self.epochs)
+            plans.append((order, stream(self.seed, Purpose.SECOND, epoch)))
         pairs = list(zip(self.loaders, plans, strict=True))
         if self.is_resident:
             for loader, (order, key) in pairs:

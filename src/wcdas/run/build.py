@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -20,18 +20,17 @@ from wcdas.heads import Head, create_head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
 from wcdas.processes import Ranks
-from wcdas.rng import seeded, stream
-from wcdas.run.checks import check_stages
+from wcdas.rng import Purpose, seeded, stream
+from wcdas.run.checks import check_data, check_stages
 from wcdas.run.folder import RunFolder
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
 
-HOLDOUT, INITIAL, SELECTION = 1_002, 1_004, 1_006  # what a stream of random numbers is for
-
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A run before its first step; only the weights of the model change from here on.
+    """A run before its first step; from here on only its model changes: the weights, and its head
+    from one stage to the next.
 
     Args:
         config: what the run is.
@@ -77,7 +76,8 @@ def build_run(
     ranks: Ranks,
     workers: int | None = None,
 ) -> TrainingRun:
-    with seeded(stream(config.seed, INITIAL)):
+    """Build and check everything that a run needs; nothing is written yet."""
+    with seeded(stream(config.seed, Purpose.INITIAL)):
         backbone, model = _build_model(config, method, dataset)
     workers = max(0, (os.cpu_count() or 1) - 1) if workers is None else workers
     size, channels = config.input_size, dataset.channels
@@ -86,6 +86,7 @@ def build_run(
     else:
         mean, std = channel_statistics(dataset.train, channels, size, workers)
     model = model.to(ranks.device)
+    memory_format = _prepare_for_gpu(config, model, ranks)
     loading = {
         "size": size,
         "channels": channels,
@@ -95,14 +96,15 @@ def build_run(
         "device": ranks.device,
         "rank": ranks.rank,
         "world": ranks.world,
-        "memory_format": _prepare_for_gpu(config, model, ranks),
+        "memory_format": memory_format,
     }
     everything = torch.arange(len(dataset.train))
     rest, selection = _hold_out(
-        config, dataset, everything, config.selection.holdout, SELECTION, smallest=2
+        config, dataset, everything, config.selection.holdout, Purpose.SELECTION, smallest=2
     )
-    kept, held_out = _hold_out(config, dataset, rest, config.calibration.holdout, HOLDOUT)
-    check_stages(config, method, dataset, kept, ranks)
+    kept, held_out = _hold_out(config, dataset, rest, config.calibration.holdout, Purpose.HOLDOUT)
+    check_stages(config, method)
+    check_data(config, dataset, kept, ranks)
     if method.selects and len(selection) == 0:
         raise InputError(
             f"{config.method} chooses on training images that no stage sees, and there are "
@@ -123,7 +125,7 @@ def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Back
     ).attach_neck(config.neck.name, config.neck.features)
     parts = Parts(
         backbone,
-        lambda length: _create_head(config, length, dataset),
+        partial(new_head, config, dataset),
         dataset.class_counts,
         config.options,
     )
@@ -135,7 +137,8 @@ def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Back
     return backbone, model
 
 
-def _create_head(config: Config, length: int, dataset: Dataset) -> Head:
+def new_head(config: Config, dataset: Dataset, length: int) -> Head:
+    """Build the run's own head for feature vectors of a length."""
     name, counts = str(config.head.get("name")), dataset.class_counts
     with explained("head: "):
         return create_head(name, length, dataset.num_classes, counts, **config.head_options)

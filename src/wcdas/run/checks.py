@@ -1,5 +1,6 @@
 """Everything that a stage names is built once before any work, so that it is refused early."""
 
+import torch
 from torch import Tensor, nn
 
 from wcdas.data.augment import create_augmentation
@@ -12,11 +13,13 @@ from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.run.spec import Config, Stage
 
+TWO_CLASSES = torch.tensor([2, 1])  # what can be built for them can be built for the data's
 
-def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, ranks: Ranks) -> Sampler:
+
+def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, device: torch.device) -> Sampler:
     """Return the sampler that a stage names."""
     options = dict(stage.sampler_options)
-    return create_sampler(stage.sampler, labels, num_classes, ranks.device, **options)
+    return create_sampler(stage.sampler, labels, num_classes, device, **options)
 
 
 def stage_loss(stage: Stage, class_counts: Tensor) -> nn.Module | None:
@@ -27,30 +30,17 @@ def stage_loss(stage: Stage, class_counts: Tensor) -> nn.Module | None:
     return create_loss(stage.loss, class_counts, **(dict(stage.loss_options) | smoothed))
 
 
-def check_stages(
-    config: Config, method: Method, dataset: Dataset, kept: Tensor, ranks: Ranks
-) -> None:
-    """Refuse what a later stage would trip over; `kept` are the images that are trained on."""
-    labels = dataset.train.labels[kept]
+def check_stages(config: Config, method: Method) -> None:
+    """Refuse what a later stage would trip over, whatever the data is."""
+    with explained("head: "):
+        create_head(str(config.head.get("name")), 1, 2, TWO_CLASSES, **config.head_options)
     for name, stage in config.stages.items():
         with explained(f"stage {name}: "):
-            stage_sampler(stage, labels, dataset.num_classes, ranks)
-            batch = whole_batches(labels, stage.batch_size, ranks.world)[0]
-            if config.neck.name != "none" and stage.trains == "all":
-                _check_batch_norm(config.neck.name, stage, len(batch), ranks.world)
+            _check_sampling(stage)
             for policy in (stage.augment, *method.views):
                 create_augmentation(policy, size=1)
-            if stage.second_sampler:
-                plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
-                if stage.second_sampler not in plain:
-                    raise unknown("sampler", stage.second_sampler, plain)
-            if stage.head != "keep" and method.build_model is not plain_model:
-                raise InputError(
-                    f"head is {stage.head!r}, but {config.method} builds its own; expected 'keep'"
-                )
-            if stage.head not in ("keep", "fresh"):
-                create_head(stage.head, 1, dataset.num_classes)
-            _check_loss(stage, dataset)
+            _check_head(name, stage, config, method)
+            _check_loss(stage)
             if name in method.unmixed and (stage.mixup or stage.cutmix):
                 raise InputError(
                     f"{config.method} needs images of one class there; set mixup and cutmix to 0"
@@ -60,15 +50,53 @@ def check_stages(
                     f"trains is 'nothing', but {config.method} sets no values there; "
                     "expected 'all' or 'classifier'"
                 )
-            _check_set_head(name, stage, config.method, method)
-            linear = stage.head in HEADS and HEADS[stage.head].needs_linear
-            if linear and config.head["name"] != "linear":
-                raise InputError(
-                    f"head is {stage.head!r}, which is built from a linear one, but head.name is "
-                    f"{config.head['name']!r}; expected 'linear'"
-                )
             if name in method.own_loss:
                 _check_own_loss(config.method, stage)
+
+
+def check_data(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> None:
+    """Refuse data that a stage cannot be trained on; `kept` are the images that are trained on."""
+    labels = dataset.train.labels[kept]
+    for name, stage in config.stages.items():
+        with explained(f"stage {name}: "):
+            stage_sampler(stage, labels, dataset.num_classes, ranks.device)
+            batch = whole_batches(labels, stage.batch_size, ranks.world)[0]
+            if config.neck.name != "none" and stage.trains == "all":
+                _check_batch_norm(config.neck.name, stage, len(batch), ranks.world)
+            if stage.cutmix and isinstance(dataset.train, FeatureVectors):
+                raise InputError(
+                    f"cutmix is {stage.cutmix:g}, but features are no images; leave it out"
+                )
+            stage_loss(stage, TWO_CLASSES)
+
+
+def _check_sampling(stage: Stage) -> None:
+    stage_sampler(stage, torch.arange(2), 2, torch.device("cpu"))
+    if stage.second_sampler:
+        plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
+        if stage.second_sampler not in plain:
+            raise unknown("sampler", stage.second_sampler, plain)
+
+
+def _check_head(name: str, stage: Stage, config: Config, method: Method) -> None:
+    if stage.head != "keep" and method.build_model is not plain_model:
+        raise InputError(
+            f"head is {stage.head!r}, but {config.method} builds its own; expected 'keep'"
+        )
+    own = method.defaults["stages"].get(name, {}).get("head", "keep")
+    if stage.head not in ("keep", "fresh"):
+        create_head(stage.head, 1, 2)
+    if stage.trains == "nothing" and method.begin_stage is not None and stage.head != own:
+        raise InputError(
+            f"head is {stage.head!r}, but {config.method} sets the values of {own!r} there; "
+            "leave it out"
+        )
+    linear = stage.head in HEADS and HEADS[stage.head].needs_linear
+    if linear and config.head["name"] != "linear":
+        raise InputError(
+            f"head is {stage.head!r}, which is built from a linear one, but head.name is "
+            f"{config.head['name']!r}; expected 'linear'"
+        )
 
 
 def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:
@@ -81,15 +109,6 @@ def _check_batch_norm(neck: str, stage: Stage, batch: int, world: int) -> None:
         )
 
 
-def _check_set_head(name: str, stage: Stage, called: str, method: Method) -> None:
-    """Refuse another head where a method sets the values of one."""
-    own = method.defaults["stages"].get(name, {}).get("head", "keep")
-    if stage.trains == "nothing" and stage.head != own:
-        raise InputError(
-            f"head is {stage.head!r}, but {called} sets the values of {own!r} there; leave it out"
-        )
-
-
 def _check_own_loss(method: str, stage: Stage) -> None:
     """Refuse what would have no effect."""
     plain = Stage()
@@ -98,9 +117,7 @@ def _check_own_loss(method: str, stage: Stage) -> None:
             raise InputError(f"{key} is {value!r}, but {method} has its own loss; leave it out")
 
 
-def _check_loss(stage: Stage, dataset: Dataset) -> None:
-    if stage.cutmix and isinstance(dataset.train, FeatureVectors):
-        raise InputError(f"cutmix is {stage.cutmix:g}, but features are no images; leave it out")
+def _check_loss(stage: Stage) -> None:
     if stage.loss == "cross-entropy":
         if stage.loss_options:
             raise InputError("loss_options are given, but cross-entropy has none; leave them out")
@@ -113,4 +130,4 @@ def _check_loss(stage: Stage, dataset: Dataset) -> None:
         raise InputError(
             f"{stage.loss} is a loss on features beside another loss, not a stage's own"
         )
-    stage_loss(stage, dataset.class_counts)
+    stage_loss(stage, TWO_CLASSES)

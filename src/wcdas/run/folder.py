@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import platform
+import shlex
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,9 +100,12 @@ class RunFolder:
         """Return the error for a run that has no result."""
         if self.failure.exists():
             return InputError(f"{self.path} failed: {self.failure.read_text('utf-8').strip()}")
-        return InputError(
-            f"{self.path} is not finished; go on with: wcdas train --out {self.path} --resume"
-        )
+        return InputError(f"{self.path} is not finished; go on with: {again(self.path)}")
+
+
+def again(path: Path) -> str:
+    """Return the command that goes on with a run."""
+    return f"wcdas train --out {shlex.quote(str(path))} --resume"
 
 
 def new_folder(out: str | Path | None, name: str) -> Path:
@@ -126,7 +130,9 @@ def check_free(path: Path) -> None:
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
     if used:
-        remedy = "choose" if RunFolder(path).failure.exists() else "go on with --resume or choose"
+        begun = any((path / name).exists() for name in ("run.toml", "sweep.toml"))
+        goes_on = begun and not RunFolder(path).failure.exists()
+        remedy = "go on with --resume or choose" if goes_on else "choose"
         raise InputError(f"the output folder {path} is not empty; {remedy} another")
     there = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
@@ -174,9 +180,7 @@ def failures_explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise WorkError(
-            f"the disk is full; make room and go on with: wcdas train --out {folder} --resume"
-        ) from None
+        raise WorkError(f"the disk is full; make room and go on with: {again(folder)}") from None
     except (MemoryError, RuntimeError) as error:
         text = str(error)
         told = "out of memory" in text or "can't allocate memory" in text

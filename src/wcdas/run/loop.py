@@ -17,6 +17,7 @@ from wcdas.run.build import TrainingRun
 from wcdas.run.callbacks import Followers
 from wcdas.run.console import StageProgress, tell, warn
 from wcdas.run.diagnosis import BOUND, diagnose
+from wcdas.run.folder import again
 from wcdas.run.graph import StepGraph, capture_step
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.prediction import measure
@@ -143,8 +144,7 @@ class Loop:
             if stop or save:
                 self._save(stage, epoch, step + 1)
             if stop:
-                again = f"wcdas train --out {self.run.folder.path} --resume"
-                raise InterruptedRunError(f"stopped; go on with: {again}")
+                raise InterruptedRunError(f"stopped; go on with: {again(self.run.folder.path)}")
 
     def _captured(self, stage: StageTraining, epoch: int, start: int) -> StepGraph | None:
         """Return the step as a CUDA graph, or None where it cannot be one."""

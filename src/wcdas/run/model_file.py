@@ -1,7 +1,6 @@
 """A trained model in one safetensors file that needs no other file and no network to load."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from wcdas.backbones import create_backbone
 from wcdas.errors import InputError, explained
 from wcdas.files import write_synced
 from wcdas.heads import create_head
+from wcdas.methods import find_method
 from wcdas.methods.classifier import Classifier
-from wcdas.methods.method import Method, Parts, plain_model
+from wcdas.methods.method import Parts, plain_model
 
 FORMAT, OLDEST = 2, 1
 
@@ -54,20 +54,13 @@ def save_model(path: Path, model: Classifier, info: ModelInfo) -> None:
     write_synced(path, save(tensors, metadata={"wcdas": json.dumps(asdict(info))}))
 
 
-def load_model(
-    path: Path, find_method: Callable[[str], Method] | None = None
-) -> tuple[Classifier, ModelInfo]:
-    """The classifier in evaluation mode on the CPU, and what it was trained on.
-
-    `find_method` finds the method that builds the model, where a backbone and a head are not all.
-    """
+def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
+    """Return the classifier in evaluation mode on the CPU, and what it was trained on."""
     tensors, facts = _read(path)
     try:
         info = ModelInfo(**facts | {"format": FORMAT})
-        if info.built_by_method and find_method is not None:
-            model = find_method(info.method).build_model(_parts(info))
-        else:
-            model = plain_model(_parts(info))
+        build = find_method(info.method).build_model if info.built_by_method else plain_model
+        model = build(_parts(info))
         model.auxiliary = None
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:

@@ -21,6 +21,7 @@ from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import FINE_TUNING, automatic, single_step
+from wcdas.run.checks import check_stages
 from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
 from wcdas.run.spec import (
@@ -67,10 +68,11 @@ class Request:
         """The options of the dataset."""
         return _merged(layer.get("data", {}) for layer in self.layers)
 
-    def check(self) -> Config:
-        """Refuse what is wrong whatever the data is; return what is known without it."""
-        check_keys(self.layers, self.method)
-        return resolve(self.method, "", self.layers, {}, self.seed)
+    def check(self, dataset: str) -> Config:
+        """Refuse what is wrong whatever is in the dataset; return what is known by its name."""
+        config = resolve(self.method, dataset, self.layers, {}, self.seed)
+        check_stages(config, find_method(self.method))
+        return config
 
     def resolve(
         self, dataset: Dataset, source: Source, device: str, skip_bad: bool

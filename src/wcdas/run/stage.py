@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,26 +15,22 @@ from wcdas.heads.margins import AnnealedMarginHead
 from wcdas.methods.classifier import next_head
 from wcdas.methods.method import StageStart, StepBatch, plain_model
 from wcdas.processes import total
-from wcdas.rng import seeded, stream
+from wcdas.rng import Purpose, seeded, stream
 from wcdas.run.batches import Batches
-from wcdas.run.build import TrainingRun
+from wcdas.run.build import TrainingRun, new_head
 from wcdas.run.optimizer import WeightAverage, create_optimizer
 from wcdas.run.prediction import training_features
 from wcdas.run.schedule import annealed, chain, rate
 from wcdas.run.step import EpochStatistics, Step
 from wcdas.streams import Beside
 
-HEAD = 1_003  # what a stream of random numbers is for
-
 
 def enter_stage(run: TrainingRun, index: int) -> None:
     """Change in the model what a stage has otherwise than the one before."""
     _, stage = run.stages[index]
     model = run.model
-    with seeded(stream(run.config.seed, index, HEAD)):
-        model.head = next_head(
-            model.head, stage.head, run.config.head["name"], run.config.head_options
-        )
+    with seeded(stream(run.config.seed, index, Purpose.HEAD)):
+        model.head = next_head(model.head, stage.head, partial(new_head, run.config, run.dataset))
     model.backbone.requires_grad_(stage.trains == "all")
     if run.ranks.world > 1 and run.ranks.device.type == "cuda":
         model.backbone = nn.SyncBatchNorm.convert_sync_batchnorm(model.backbone)
@@ -201,8 +198,10 @@ class StageTraining:
             return
         current = {k: v.clone() for k, v in self.model.state_dict().items()}
         self.model.load_state_dict(self.average.module.state_dict())
-        yield
-        self.model.load_state_dict(current)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(current)
 
     def finish(self) -> None:
         """End the readers; the averaged weights, where there are any, are the stage's result."""

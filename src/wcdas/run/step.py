@@ -19,6 +19,7 @@ AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 class Step(nn.Module):
     """A batch → loss and features; the backbone is frozen in a classifier stage."""
 
+    class_counts: Tensor
     log_prior: Tensor | None
 
     def __init__(self, run: TrainingRun, index: int, lr: Tensor, progress: Tensor) -> None:
@@ -28,16 +29,8 @@ class Step(nn.Module):
         class_counts, device = run.dataset.class_counts, run.ranks.device
         self.model, self.stage, self.amp = run.model, stage, run.config.amp
         self.training_step = run.method.training_step
-        self.state = StepState(
-            name,
-            class_counts.to(device),
-            run.config.options,
-            self._features,
-            self._loss,
-            progress,
-            lr,
-            AMP.get(self.amp, torch.float32),
-        )
+        self.name, self.options, self.lr, self.progress = name, run.config.options, lr, progress
+        self.register_buffer("class_counts", class_counts, persistent=False)
         self.seen: Tensor | None = None
         self.frozen = stage.trains != "all"
         self.loss = stage_loss(stage, class_counts)
@@ -58,14 +51,24 @@ class Step(nn.Module):
         if self.training_step is None:
             loss = self._loss(self._features(batch.inputs), batch.target)
         else:
-            loss = self.training_step(self.model, batch, self.state)
+            state = StepState(
+                self.name,
+                self.class_counts,
+                self.options,
+                self._features,
+                self._loss,
+                self.progress,
+                self.lr,
+                AMP.get(self.amp, torch.float32),
+            )
+            loss = self.training_step(self.model, batch, state)
             self._check(loss)
         assert self.seen is not None
         return loss, self.seen
 
     def _check(self, loss: object) -> None:
         """Refuse a method's step that gives back no loss."""
-        step = f"training_step in stage {self.state.stage}"
+        step = f"training_step in stage {self.name}"
         if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
             shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else loss
             raise InputError(

@@ -20,6 +20,7 @@ from wcdas.run.settings import (
     read_own,
     read_request,
     remembered,
+    short_name,
     with_full_paths,
 )
 from wcdas.run.spec import Table, flat
@@ -83,7 +84,7 @@ class Plan:
             request = self.request(method)
             check_keys(request.layers, method)
             with explained(f"{method}: ", InputError):
-                runs.append((request.check(), request.layers))
+                runs.append((request.check(short_name(self.source)), request.layers))
         check_effect(runs)
 
     def _check_names(self) -> None:
