@@ -1,9 +1,7 @@
 """ρ of trained WCDAS heads: by group over the epochs (Figures 4, 5 and 7), and of every class
 beside the number of its images."""
 
-import json
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +18,7 @@ from scipy.stats import spearmanr, t
 from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
 from wcdas.paper.runs import STAND_IN, finished_runs, protocol, read_toml, train
 from wcdas.report import COLOURS, HATCHES, MARKERS, draw
+from wcdas.run import RunFolder
 
 GROUPS = {"few": "few (< 20 images)", "medium": "medium (20 to 100)", "many": "many (> 100)"}
 REPRESENTATION, CLASSIFIER = BOTH = ("representation", "classifier")
@@ -74,8 +73,7 @@ def runs_for(
 
 
 def _log(run: Path, stage: str) -> list[dict[str, Any]]:
-    lines = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["stage"] == stage]
+    return [line for line in RunFolder(run).read_log() if line["stage"] == stage]
 
 
 def epochs(runs: Runs, stage: str) -> list[Groups]:
@@ -96,7 +94,7 @@ def by_class(runs: Runs, stage: str) -> NDArray[np.float64]:
 
 
 def class_counts(run: Path) -> list[int]:
-    counts: list[int] = tomllib.loads((run / "run.toml").read_text("utf-8"))["info"]["class_counts"]
+    counts: list[int] = RunFolder(run).read_run()["info"]["class_counts"]
     return counts
 
 

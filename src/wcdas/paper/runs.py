@@ -21,6 +21,7 @@ import wcdas
 from wcdas.errors import InputError, WorkError
 from wcdas.paper.claim import Setting
 from wcdas.processes import choose_device
+from wcdas.run import RunFolder
 
 STAND_IN = "digits-lt"
 HEADS_WITH_RHO = ("wcdas", "wndas")
@@ -86,8 +87,7 @@ def finished_runs(setting: Setting, protocol: Protocol, method: str) -> list[Pat
     """Return the folders of a method's finished runs, seed by seed."""
     sweep = sweep_folder(setting, protocol)
     runs = [sweep / f"{method}-s{seed}" for seed in range(protocol.seeds)]
-    needed = ("metrics.json", "model.safetensors")
-    return [run for run in runs if all((run / file).exists() for file in needed)]
+    return [run for run in runs if RunFolder(run).is_finished]
 
 
 def train(setting: Setting, wanted: Iterable[tuple[Protocol, str]]) -> dict[Protocol, str]:

@@ -1,8 +1,8 @@
 """Stages, schedules, checkpoints: from a resolved configuration to a trained model."""
 
-from wcdas.run.folder import check_free, next_folder
+from wcdas.run.folder import RunFolder, check_free, next_folder
 from wcdas.run.recipes import read_recipe
 from wcdas.run.settings import resolve
 from wcdas.run.spec import Config
 
-__all__ = ["Config", "check_free", "next_folder", "read_recipe", "resolve"]
+__all__ = ["Config", "RunFolder", "check_free", "next_folder", "read_recipe", "resolve"]
