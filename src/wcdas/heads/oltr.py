@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wcdas.checks import check_positive
 from wcdas.heads.base import Head
 from wcdas.heads.functional.arithmetic import matmul, unit
 
@@ -52,12 +51,10 @@ class OLTRHead(Head):
         >>> logits = head(torch.randn(8, 64))
     """
 
-    REACH = 10.0
+    SCALE, REACH = 16.0, 10.0
 
-    def __init__(self, hallucinator: Head, scale: float = 16.0) -> None:
+    def __init__(self, hallucinator: Head) -> None:
         super().__init__(hallucinator.in_features, hallucinator.num_classes)
-        check_positive("scale", scale)
-        self.scale = scale
         self.hallucinator = hallucinator
         self.selector = nn.Linear(self.in_features, self.in_features)
         self.memory = nn.Parameter(torch.zeros(self.num_classes, self.in_features))
@@ -86,7 +83,7 @@ class OLTRHead(Head):
             return self.hallucinator.logits(x, labels)
         v = self.meta_embedding(x)
         squashed = v / (1 + torch.linalg.vector_norm(v, dim=1, keepdim=True))
-        return self.scale * matmul(squashed, unit(self.weight.to(x.dtype))[0].mT)
+        return self.SCALE * matmul(squashed, unit(self.weight.to(x.dtype))[0].mT)
 
 
 def class_means(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
