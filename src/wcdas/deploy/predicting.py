@@ -6,10 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -109,27 +109,24 @@ class Answers:
         batches = (self.files[at : at + self.batch_size] for at in starts)
         pool = ThreadPoolExecutor(os.cpu_count() or 1)
         try:
-            decoded = ((batch, [pool.submit(self._decode, p) for p in batch]) for batch in batches)
+            decode = self.answerer.decode
+            decoded = ((batch, [pool.submit(decode, path) for path in batch]) for batch in batches)
             # In pairs, so that a batch is decoded while the model looks at the one before it.
             for (batch, futures), _ in pairwise(chain(decoded, [([], [])])):
-                yield from self._answer(batch, [future.result() for future in futures])
+                yield from self._answer(batch, futures)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _decode(self, path: Path) -> Tensor | InputError:
-        try:
-            return self.answerer.decode(path)
-        except InputError as error:
-            return error
-
-    def _answer(self, batch: list[Path], decoded: list[Tensor | InputError]) -> Iterator[Answer]:
-        inputs = [x for x in decoded if isinstance(x, Tensor)]
+    def _answer(self, batch: list[Path], decoded: list[Future[Tensor]]) -> Iterator[Answer]:
+        errors = [future.exception() for future in decoded]
+        readable = [not isinstance(error, InputError) for error in errors]
+        inputs = [future.result() for future in compress(decoded, readable)]
         answers = self.answerer.answer(torch.stack(inputs)) if inputs else iter(())
-        for path, x in zip(batch, decoded, strict=True):
-            if isinstance(x, InputError):
-                yield Answer(str(path), error=str(x))
-            else:
+        for path, error in zip(batch, errors, strict=True):
+            if error is None:
                 yield replace(next(answers), file=str(path))
+            else:
+                yield Answer(str(path), error=str(error))
 
 
 def find_images(named: Iterable[Named]) -> list[Path]:
