@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ from wcdas.sweeps.checks import (
     settled,
     shared_workers,
 )
+from wcdas.sweeps.execute import in_processes, train_command
 
 
 @dataclass(frozen=True)
@@ -203,20 +204,20 @@ def sweep(
         around = Surroundings(device, workers, create_callbacks(callbacks), report)
         _train(config, dataset, run, around, interrupt=interrupt)
 
-    notes = [note for _, of_method in resolved.values() for note in of_method]
+    command = partial(train_command, device, workers, callbacks, report)
+    apart = in_processes(parallel, device, dataset)
+    # Most notes are of the data, so that all methods have the same.
+    notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
     run_sweep(
         plan,
         configs,
         dataset,
         folder,
         train_run,
-        parallel=parallel,
-        device=device,
-        workers=workers,
-        console=console,
-        notes=list(dict.fromkeys(notes)),  # most are of the data, so all methods have the same
-        loggers=callbacks,
-        report=report,
+        command if apart else None,
+        parallel,
+        console,
+        list(notes),
     )
     return Sweep(folder.path)
 

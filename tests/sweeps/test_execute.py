@@ -219,7 +219,7 @@ def test_stopped_and_resumed_side_by_side(tmp_path, stop_when, monkeypatch):
     options["settings"] = {"epochs": 2, "backbone.name": "resnet8"}
     log = out / "wcdas-s0" / "log.jsonl"
     stop_when(lambda: log.exists() and log.read_bytes())
-    monkeypatch.setattr("wcdas.sweeps.run.train_command", held)
+    monkeypatch.setattr("wcdas.api.train_command", held)
     with pytest.raises(InterruptedRunError) as stopped:
         wcdas.sweep(out=out, parallel=2, **options)
     monkeypatch.undo()

@@ -99,7 +99,7 @@ def on_own_stream(do: Do) -> Do:
 
 
 def train_command(
-    folder: Path, device: str, workers: int, loggers: Sequence[str], report: bool
+    device: str, workers: int, loggers: Sequence[str], report: bool, folder: Path
 ) -> list[str]:
     """Return the command that does a run whose folder says what it is."""
     options = ["--out", str(folder), "--resume", "--device", device, "--workers", str(workers)]

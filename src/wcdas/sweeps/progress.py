@@ -1,7 +1,7 @@
 """What a person sees of a sweep: a live display on a terminal, a line a run without one."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
@@ -46,7 +46,7 @@ class SweepProgress:
         if self._live is not None:
             self._live.stop()
 
-    def announce(self, plan: Plan, dataset: Dataset, notes: list[str]) -> None:
+    def announce(self, plan: Plan, dataset: Dataset, notes: Sequence[str]) -> None:
         """Say what is about to be done."""
         methods, seeds, left = len(plan.methods), plan.seeds, len(self._left)
         todo = "" if left == len(self._epochs) else f", {left} of them to do"

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -15,14 +16,7 @@ from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
 from wcdas.run.settings import remembered
 from wcdas.run.spec import Config
-from wcdas.sweeps.execute import (
-    in_process,
-    in_processes,
-    on_own_stream,
-    one_by_one,
-    side_by_side,
-    train_command,
-)
+from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side
 from wcdas.sweeps.folder import SweepFolder, again
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.progress import SweepProgress
@@ -34,14 +28,10 @@ def run_sweep(
     dataset: Dataset,
     folder: SweepFolder,
     train: Callable[[Config, RunFolder, Interrupt], None],
-    *,
+    command: Callable[[Path], Sequence[str]] | None,
     parallel: int,
-    device: str,
-    workers: int,
     console: Console | None,
-    notes: list[str],
-    loggers: Sequence[str],
-    report: bool,
+    notes: Sequence[str],
 ) -> None:
     """Do the runs that are not finished, and keep the table up to date.
 
@@ -51,13 +41,10 @@ def run_sweep(
         dataset: what is trained on.
         folder: of the sweep, new or with some runs done.
         train: does a run in this process, from its last checkpoint if there is one.
-        parallel: runs at a time; on a GPU threads where its memory holds the data, else processes.
-        device: auto, cpu, cuda or cuda:N, for processes of their own.
-        workers: of each of them.
+        command: does the run in a folder in a process of its own; None where this one does all.
+        parallel: runs at a time.
         console: where progress is shown; None is silent.
         notes: what was decided about the data.
-        loggers: who follows a run in a process of its own.
-        report: whether such a process writes a page.
     """
     runs = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: sum(stage.epochs for _, stage in planned(c.stages)) for run, c in runs.items()}
@@ -84,12 +71,12 @@ def run_sweep(
             train(runs[run], begin(run), interrupt)
 
         def apart(run: SweepRun, interrupt: Interrupt) -> None:
-            command = train_command(begin(run).path, device, workers, loggers, report)
-            in_process(command, threads, claim, interrupt)
+            assert command is not None
+            in_process(command(begin(run).path), threads, claim, interrupt)
 
         if parallel == 1:
             work = one_by_one(waiting, here)
-        elif in_processes(parallel, device, dataset):
+        elif command is not None:
             work = side_by_side(waiting, parallel, apart)
         else:
             work = side_by_side(waiting, parallel, on_own_stream(here))
