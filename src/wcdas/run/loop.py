@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from wcdas.data.samplers import MetaSampler
-from wcdas.errors import InterruptedRunError, WorkError
+from wcdas.errors import InterruptedRunError, WorkError, first_line
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead, ConcentrationHead
 from wcdas.processes import largest, total
@@ -154,7 +154,7 @@ class Loop:
         try:
             graph = capture_step(stage, epoch, start)
         except RuntimeError as error:
-            why = str(error).splitlines()[0]
+            why = first_line(error)
             note = f"stage {stage.name} runs eagerly, no CUDA graph can hold it: {why}"
             tell(self.console, f"note: {note}")
             return None

@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from wcdas.backbones import create_backbone
-from wcdas.errors import InputError, explained
+from wcdas.errors import InputError, explained, first_line
 from wcdas.files import write_synced
 from wcdas.heads import create_head
 from wcdas.methods import find_method
@@ -64,8 +64,8 @@ def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
         model.auxiliary = None
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        first_line = str(error).splitlines()[0]
-        raise InputError(f"{path} is damaged, its parts do not fit: {first_line}") from None
+        why = first_line(error)
+        raise InputError(f"{path} is damaged, its parts do not fit: {why}") from None
     return model.eval(), info
 
 
