@@ -19,7 +19,7 @@ class GaussianAffinityHead(Head):
         in_features: length of a feature vector.
         num_classes: number of classes.
         sigma: σ, the spread of a class.
-        feature_scale: s. Left out, it is 1 until a trainer fits it; the paper has none.
+        feature_scale: s. Left out, it is 1 until training fits it; the paper has none.
         prototypes: of a class.
 
     Hayat et al., "Gaussian Affinity for Max-Margin Class Imbalanced Learning", 2019

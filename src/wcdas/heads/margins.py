@@ -70,7 +70,7 @@ class AMSoftmaxHead(MarginHead, AngularHead):
 class AnnealedMarginHead(MarginHead):
     """A margin that training can start without: (λ cos θ + ψ(θ)) / (1 + λ) in the target's column.
 
-    λ is the buffer `annealing`, 0 unless a trainer sets it; ψ is `whole_margin`.
+    λ is the buffer `annealing`, 0 unless training sets it; ψ is `whole_margin`.
     """
 
     annealing: Tensor
@@ -92,7 +92,7 @@ class ArcFaceHead(AnnealedMarginHead, AngularHead):
     """z_y = s·cos(θ_y + m), z_j = s·cos θ_j otherwise.
 
     Where θ_y + m > π the cosine would rise again; there it is cos θ_y − m·sin m, as is usual. The
-    buffer `annealing` holds the λ of (λ cos θ_y + cos(θ_y + m)) / (1 + λ), 0 unless a trainer sets
+    buffer `annealing` holds the λ of (λ cos θ_y + cos(θ_y + m)) / (1 + λ), 0 unless training sets
     it.
 
     Args:
@@ -163,7 +163,7 @@ class LSoftmaxHead(MultiplicativeMarginHead):
     """z_y = ‖x‖‖w_y‖ψ(θ_y), z_j = x·w_j otherwise; predicts with x·w.
 
     ψ(θ) = (−1)^k cos(mθ) − 2k for θ in [kπ/m, (k+1)π/m]; the buffer `annealing` holds the λ of
-    (λ cos θ + ψ(θ)) / (1 + λ), 0 unless a trainer sets it.
+    (λ cos θ + ψ(θ)) / (1 + λ), 0 unless training sets it.
 
     Args:
         in_features: length of a feature vector.
@@ -188,7 +188,7 @@ class SphereFaceHead(MultiplicativeMarginHead):
     """z_y = ‖x‖ψ(θ_y), z_j = ‖x‖cos θ_j otherwise; predicts with ‖x‖cos θ.
 
     ψ(θ) = (−1)^k cos(mθ) − 2k for θ in [kπ/m, (k+1)π/m]; the buffer `annealing` holds the λ of
-    (λ cos θ + ψ(θ)) / (1 + λ), 0 unless a trainer sets it.
+    (λ cos θ + ψ(θ)) / (1 + λ), 0 unless training sets it.
 
     Args:
         in_features: length of a feature vector.

@@ -11,6 +11,7 @@ from wcdas.heads import HEADS, create_head
 from wcdas.losses import LOSSES, create_loss
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
+from wcdas.rng import seeded
 from wcdas.run.spec import Config, Stage
 
 TWO_CLASSES = torch.tensor([2, 1])  # what can be built for them can be built for the data's
@@ -32,26 +33,31 @@ def stage_loss(stage: Stage, class_counts: Tensor) -> nn.Module | None:
 
 def check_stages(config: Config, method: Method) -> None:
     """Refuse what a later stage would trip over, whatever the data is."""
-    with explained("head: "):
-        create_head(str(config.head.get("name")), 1, 2, TWO_CLASSES, **config.head_options)
-    for name, stage in config.stages.items():
-        with explained(f"stage {name}: "):
-            _check_sampling(stage)
-            for policy in (stage.augment, *method.views):
-                create_augmentation(policy, size=1)
-            _check_head(name, stage, config, method)
-            _check_loss(stage)
-            if name in method.unmixed and (stage.mixup or stage.cutmix):
-                raise InputError(
-                    f"{config.method} needs images of one class there; set mixup and cutmix to 0"
-                )
-            if stage.trains == "nothing" and method.begin_stage is None:
-                raise InputError(
-                    f"trains is 'nothing', but {config.method} sets no values there; "
-                    "expected 'all' or 'classifier'"
-                )
-            if name in method.own_loss:
-                _check_own_loss(config.method, stage)
+    with seeded(0):  # heads draw their weights, and other threads may be drawing theirs
+        with explained("head: "):
+            create_head(str(config.head.get("name")), 1, 2, TWO_CLASSES, **config.head_options)
+        for name, stage in config.stages.items():
+            with explained(f"stage {name}: "):
+                _check_stage(name, stage, config, method)
+
+
+def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> None:
+    _check_sampling(stage)
+    for policy in (stage.augment, *method.views):
+        create_augmentation(policy, size=1)
+    _check_head(name, stage, config, method)
+    _check_loss(stage)
+    if name in method.unmixed and (stage.mixup or stage.cutmix):
+        raise InputError(
+            f"{config.method} needs images of one class there; set mixup and cutmix to 0"
+        )
+    if stage.trains == "nothing" and method.begin_stage is None:
+        raise InputError(
+            f"trains is 'nothing', but {config.method} sets no values there; "
+            "expected 'all' or 'classifier'"
+        )
+    if name in method.own_loss:
+        _check_own_loss(config.method, stage)
 
 
 def check_data(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> None:

@@ -130,7 +130,7 @@ def check_free(path: Path) -> None:
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
     if used:
-        begun = any((path / name).exists() for name in ("run.toml", "sweep.toml"))
+        begun = any((path / name).exists() for name in ("run.toml", "sweep.toml", "paper.json"))
         goes_on = begun and not RunFolder(path).failure.exists()
         remedy = "go on with --resume or choose" if goes_on else "choose"
         raise InputError(f"the output folder {path} is not empty; {remedy} another")
