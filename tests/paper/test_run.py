@@ -74,7 +74,7 @@ def test_folder_in_use_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine" / "thesis.txt").write_text("work")
     status, _, err = command("equation-51", "--out", "mine")
     assert status == 2
-    assert "mine is not empty; go on with --resume or choose another" in err
+    assert "mine is not empty; choose another" in err
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 

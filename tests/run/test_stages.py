@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import wcdas
+from wcdas import rng
 from wcdas.backbones import create_backbone
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import InputError, InterruptedRunError
@@ -448,3 +450,25 @@ def test_a_fresh_head_is_given_the_class_counts_too(make_loop, monkeypatch):
     run = make_loop("counting", "identity", one={}, two=fresh).run
     enter_stage(run, 1)
     assert run.model.head.counted == run.dataset.class_counts.tolist()
+
+
+def test_a_run_is_built_alike_whatever_other_threads_draw(make_loop, monkeypatch):
+    """All that is drawn from PyTorch's own sequence is drawn while others wait."""
+    drawn = []
+    uniform = torch.nn.init.kaiming_uniform_
+
+    def may_draw():
+        free = rng._ONE_AT_A_TIME.acquire(blocking=False)
+        if free:
+            rng._ONE_AT_A_TIME.release()
+        return free
+
+    def watched(*given, **options):
+        with ThreadPoolExecutor() as pool:
+            drawn.append(pool.submit(may_draw).result())
+        return uniform(*given, **options)
+
+    monkeypatch.setattr(torch.nn.init, "kaiming_uniform_", watched)
+    enter_stage(make_loop("wcdas", one={}, two={"head": "fresh"}).run, 1)
+    assert drawn
+    assert not any(drawn)
