@@ -55,11 +55,9 @@ from wcdas.sweeps.checks import (
     check_known,
     check_loggers,
     check_parallel,
-    runs_at_a_time,
     settled,
-    shared_workers,
 )
-from wcdas.sweeps.execute import in_processes, train_command
+from wcdas.sweeps.execute import in_processes, runs_at_a_time, shared_workers, train_command
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -472,3 +473,9 @@ def test_a_run_is_built_alike_whatever_other_threads_draw(make_loop, monkeypatch
     enter_stage(make_loop("wcdas", one={}, two={"head": "fresh"}).run, 1)
     assert drawn
     assert not any(drawn)
+
+
+def test_a_loss_is_checked_with_the_images_there_are(make_loop, digits):
+    emptied = replace(digits, class_names=[*digits.class_names, "ten"])
+    with pytest.raises(InputError, match=r"^stage one: ldam needs an image of every class"):
+        make_loop(dataset=emptied, one={"loss": "ldam"})

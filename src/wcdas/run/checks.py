@@ -14,7 +14,7 @@ from wcdas.processes import Ranks
 from wcdas.rng import seeded
 from wcdas.run.spec import Config, Stage
 
-TWO_CLASSES = torch.tensor([2, 1])  # what can be built for them can be built for the data's
+FEATURES, COUNTS = 64, torch.arange(10, 0, -1)  # of a model, while nobody has seen the data
 
 
 def stage_sampler(stage: Stage, labels: Tensor, num_classes: int, device: torch.device) -> Sampler:
@@ -35,7 +35,8 @@ def check_stages(config: Config, method: Method) -> None:
     """Refuse what a later stage would trip over, whatever the data is."""
     with seeded(0):  # heads draw their weights, and other threads may be drawing theirs
         with explained("head: "):
-            create_head(str(config.head.get("name")), 1, 2, TWO_CLASSES, **config.head_options)
+            name = str(config.head.get("name"))
+            create_head(name, FEATURES, len(COUNTS), COUNTS, **config.head_options)
         for name, stage in config.stages.items():
             with explained(f"stage {name}: "):
                 _check_stage(name, stage, config, method)
@@ -73,11 +74,11 @@ def check_data(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> 
                 raise InputError(
                     f"cutmix is {stage.cutmix:g}, but features are no images; leave it out"
                 )
-            stage_loss(stage, TWO_CLASSES)
+            stage_loss(stage, dataset.class_counts)
 
 
 def _check_sampling(stage: Stage) -> None:
-    stage_sampler(stage, torch.arange(2), 2, torch.device("cpu"))
+    stage_sampler(stage, torch.arange(len(COUNTS)), len(COUNTS), torch.device("cpu"))
     if stage.second_sampler:
         plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
         if stage.second_sampler not in plain:
@@ -91,7 +92,7 @@ def _check_head(name: str, stage: Stage, config: Config, method: Method) -> None
         )
     own = method.defaults["stages"].get(name, {}).get("head", "keep")
     if stage.head not in ("keep", "fresh"):
-        create_head(stage.head, 1, 2)
+        create_head(stage.head, FEATURES, len(COUNTS))
     if stage.trains == "nothing" and method.begin_stage is not None and stage.head != own:
         raise InputError(
             f"head is {stage.head!r}, but {config.method} sets the values of {own!r} there; "
@@ -136,4 +137,4 @@ def _check_loss(stage: Stage) -> None:
         raise InputError(
             f"{stage.loss} is a loss on features beside another loss, not a stage's own"
         )
-    stage_loss(stage, TWO_CLASSES)
+    stage_loss(stage, COUNTS)

@@ -95,6 +95,7 @@ class Loop:
                 self.train_epoch(stage, epoch, step, graph, progress)
                 self._check_finite(stage, epoch, stage.steps - 1)
                 facts = _facts(stage, epoch)
+                stage.statistics.reset()
                 facts["seconds"] = round(time.monotonic() - began, 3)
                 epoch, step = epoch + 1, 0
                 if epoch % every == 0 or epoch == epochs:
@@ -225,7 +226,7 @@ class Loop:
 
 
 def _facts(stage: StageTraining, epoch: int) -> Facts:
-    """The line of the log on an epoch; the next one counts anew."""
+    """Return the line of the log on an epoch."""
     head, class_counts = stage.model.head, stage.run.dataset.class_counts
     sums = total(stage.statistics.sums).cpu()
     loss, seen, right = sums[:3].tolist()
@@ -250,5 +251,4 @@ def _facts(stage: StageTraining, epoch: int) -> Facts:
         facts["scale"] = float(head.scale.detach())
     if isinstance(stage.sampler, MetaSampler):
         facts["class_probabilities"] = stage.sampler.probabilities.tolist()
-    stage.statistics.reset()
     return facts

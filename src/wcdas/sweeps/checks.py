@@ -7,12 +7,11 @@ from pathlib import Path
 
 import torch
 
-from wcdas.data.dataset import Dataset, StoredImages
+from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, explained
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
-from wcdas.processes import Ranks, choose_device
-from wcdas.run.automatic import SMALL
+from wcdas.processes import Ranks
 from wcdas.run.build import build_run
 from wcdas.run.folder import new_folder
 from wcdas.run.settings import changes, check_same, same_data, short_name
@@ -20,8 +19,6 @@ from wcdas.run.spec import Config, Table, as_table, build, flat
 from wcdas.sweeps.execute import in_processes
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
-
-AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
 
 
 def begin(
@@ -60,23 +57,6 @@ def check_loggers(callbacks: Sequence[str]) -> None:
                 f"callbacks holds {callback!r}; a sweep takes names, such as 'tensorboard', since "
                 "every run is followed by a callback of its own"
             )
-
-
-def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
-    """Return what was asked for; else as many as fit: one, but for small images on a GPU."""
-    if parallel is not None:
-        return parallel
-    small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
-    chosen = choose_device(device)
-    if not small or chosen.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(chosen)
-    return max(1, min(AT_MOST, runs, free // BYTES_OF_A_RUN))
-
-
-def shared_workers(workers: int | None, parallel: int) -> int:
-    """Return how many processes decode images for a run; the runs at work share the cores."""
-    return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
 
 
 def check_known(plan: Plan, parallel: int, device: str, dataset: Dataset) -> None:

@@ -22,14 +22,33 @@ import torch
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.processes import choose_device
+from wcdas.run.automatic import SMALL
 from wcdas.run.interrupt import Interrupt
 from wcdas.streams import own_stream
 from wcdas.sweeps.plan import SweepRun
 
 POLL_SECONDS = 0.05
+AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
 
 Do = Callable[[SweepRun, Interrupt], None]
 Ended = Generator[tuple[SweepRun, str | None], None, None]  # a run, and why it failed if it did
+
+
+def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
+    """Return what was asked for; else as many as fit: one, but for small images on a GPU."""
+    if parallel is not None:
+        return parallel
+    small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
+    chosen = choose_device(device)
+    if not small or chosen.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(chosen)
+    return max(1, min(AT_MOST, runs, free // BYTES_OF_A_RUN))
+
+
+def shared_workers(workers: int | None, parallel: int) -> int:
+    """Return how many processes decode images for a run; the runs at work share the cores."""
+    return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
 
 
 def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:
