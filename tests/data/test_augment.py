@@ -1,5 +1,6 @@
-"""Policies: AutoAugment and RandAugment as torchvision has them, and every image by itself."""
+"""Policies: AutoAugment and its kin as torchvision has them, and every image by itself."""
 
+import math
 from itertools import permutations
 
 import pytest
@@ -12,12 +13,14 @@ from torchvision.transforms.v2 import functional as tv
 
 from wcdas import rng
 from wcdas.data.augment import AUGMENTATIONS, create_augmentation
-from wcdas.data.operations import apply_changes, crop_boxes
+from wcdas.data.operations import apply_changes, crop_boxes, erased_boxes
 from wcdas.data.steps import (
     CIFAR10_POLICY,
     OPERATIONS,
     RAND_AUGMENT,
     SIGNED,
+    USUAL,
+    WIDE,
     Choices,
     auto_augment,
     colour_jitter,
@@ -26,9 +29,11 @@ from wcdas.data.steps import (
     rand_augment,
     random_crop,
     random_cutout,
+    random_erasing,
     random_flip,
     random_grey,
     random_resized_crop,
+    trivial_augment,
 )
 from wcdas.errors import InputError
 
@@ -50,6 +55,7 @@ def share_off(found, expected):
 def test_table_is_that_of_torchvision():
     assert THEIRS._policies == CIFAR10_POLICY
     assert set(RAND_AUGMENT) == set(v2.RandAugment._AUGMENTATION_SPACE)
+    assert set(RAND_AUGMENT) == set(v2.TrivialAugmentWide._AUGMENTATION_SPACE)
 
 
 @pytest.mark.parametrize("bins", [10, 31])
@@ -63,9 +69,20 @@ def test_magnitudes_are_those_of_torchvision(bins, size):
         assert (name in SIGNED) == signed
 
 
+@pytest.mark.parametrize("size", [8, 32, 224])
+def test_wide_magnitudes_are_those_of_torchvision(size):
+    for name, (space, signed) in v2.TrivialAugmentWide._AUGMENTATION_SPACE.items():
+        values = space(31, size, size)
+        for bin_ in range(31):
+            expected = 0.0 if values is None else float(values[bin_])
+            assert magnitude_of(name, bin_, 31, size, WIDE) == expected
+        assert (name in SIGNED) == signed
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_at_every_magnitude(name, tiles):
-    rows = [(name, magnitude_of(name, bin_, bins, 32)) for bins in (10, 31) for bin_ in range(bins)]
+    spaces = [(10, USUAL), (31, USUAL), (31, WIDE)]
+    rows = [(name, magnitude_of(name, b, n, 32, reach)) for n, reach in spaces for b in range(n)]
     images, row = tiles()[: 2 * len(rows)], torch.arange(2 * len(rows)) % len(rows)
     minus = torch.arange(2 * len(rows)) >= len(rows)
     found = apply_changes(images, Choices(rows, 32).changes(row, sign=1 - minus.float()))
@@ -116,6 +133,19 @@ def test_rand_augment_draws_every_operation_as_often(tiles):
     assert share_off(rand_augment(32).apply(images, u), torch.stack(expected)) < 0.01
 
 
+def test_trivial_augment_draws_operation_magnitude_and_sign(tiles):
+    images = tiles()
+    u = rng.uniform(1, POSITIONS, 3)
+    u[:, 0] = (torch.arange(256) % 14 + 0.5) / 14
+    expected = []
+    for image, (choice, bin_, minus) in zip(images, u, strict=True):
+        name = RAND_AUGMENT[int(choice * 14)]
+        sign = -1 if name in SIGNED and minus < 0.5 else 1
+        m = magnitude_of(name, int(bin_ * 31), 31, 32, WIDE)
+        expected.append(theirs(image, name, sign * m))
+    assert share_off(trivial_augment(32).apply(images, u), torch.stack(expected)) < 0.001
+
+
 def test_flip(tiles):
     images = tiles()
     chosen = torch.arange(256) % 3 == 0
@@ -152,12 +182,67 @@ def test_cutout(length, tiles):
     assert random_cutout(length, fill).apply(images, u).equal(expected)
 
 
+@pytest.mark.parametrize(("height", "width"), [(32, 32), (224, 224), (20, 90), (1, 1), (3, 2)])
+def test_erased_boxes_are_those_of_torchvision(height, width):
+    """The tries of torchvision's RandomErasing, with our numbers for its own."""
+    u = rng.uniform(4, torch.arange(500), 40)
+    low, high = math.log(0.3), math.log(3.3)
+    for tries, found in zip(
+        u.double().view(-1, 10, 4), erased_boxes(u, height, width), strict=True
+    ):
+        expected = [0, 0, 0, 0]
+        for size, shape, down, right in tries.tolist():
+            area = height * width * (0.02 + size * (0.33 - 0.02))
+            aspect = math.exp(low + (1 - shape) * (high - low))
+            h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if 0 < h < height and 0 < w < width:
+                expected = [int(down * (height - h + 1)), int(right * (width - w + 1)), h, w]
+                break
+        assert found.tolist() == expected
+
+
+def test_erased_boxes_are_drawn_as_torchvision_draws_them():
+    boxes = erased_boxes(rng.uniform(4, torch.arange(4000), 40), 32, 48)
+    transform = v2.RandomErasing(p=1, value=0)
+    torch.manual_seed(0)
+    drawn = [transform.make_params([torch.empty(1, 32, 48)]) for _ in range(4000)]
+    others = torch.tensor([[d[key] for key in "ijhw"] for d in drawn])
+    for mine, other in zip(boxes.T.double(), others.T.double(), strict=True):
+        error = (mine.var() / 4000 + other.var() / 4000).sqrt()
+        assert abs(mine.mean() - other.mean()) <= 4.5 * error
+        assert float(mine.std()) == pytest.approx(float(other.std()), rel=0.1)
+
+
+def test_erasing_equals_torchvision(tiles):
+    images, fill = tiles(), [10, 20, 30]
+    u = rng.uniform(6, POSITIONS, 41)
+    found = random_erasing(0.25, fill).apply(images, u)
+    levels = torch.tensor(fill, dtype=torch.uint8).view(3, 1, 1)
+    erased = u[:, 0] < 0.25
+    assert 30 < erased.sum() < 100
+    for i, box in enumerate(erased_boxes(u[:, 1:], 32, 32).tolist()):
+        expected = tv.erase(images[i], *box, levels) if erased[i] else images[i]
+        assert found[i].equal(expected)
+
+
+@pytest.mark.parametrize("policy", [name for name in AUGMENTATIONS if name != "none"])
+def test_erasing_comes_last_and_changes_no_other_number(policy, tiles):
+    mean = (0.5, 0.25, 0.1)
+    plain = create_augmentation(policy, size=32, mean=mean)
+    erasing = create_augmentation(policy, size=32, mean=mean, erase=0.5)
+    before, after = (augment(tiles(), 7, POSITIONS) for augment in (plain, erasing))
+    u = rng.uniform(7, POSITIONS, sum(step.draws for step in erasing.steps))
+    step = random_erasing(0.5, [128, 64, 26])
+    assert after.equal(step.apply(before, u[:, -step.draws :]))
+    assert 90 < (after != before).flatten(1).any(dim=1).sum() < 166
+
+
 @pytest.mark.parametrize("policy", AUGMENTATIONS)
 @pytest.mark.parametrize("kind", ["rgb", "grey", "large"])
 def test_an_image_does_not_depend_on_its_neighbours(policy, kind, tiles, digits):
     images = {"rgb": tiles(), "grey": digits[0][:256], "large": tiles(112, 24)}[kind]
     channels, size = images.shape[1], images.shape[-1]
-    augment = create_augmentation(policy, size=size, mean=[0.4] * channels)
+    augment = create_augmentation(policy, size=size, mean=[0.4] * channels, erase=0.5)
     key, positions = rng.stream(5), POSITIONS[: len(images)] + 1000
     whole = augment(images, key, positions)
     assert whole.dtype == torch.uint8
@@ -208,9 +293,10 @@ def test_strong_ends_with_cutout_in_the_mean(tiles):
 
 def test_large_images_are_cropped_by_the_loader_and_jittered():
     augment = create_augmentation("standard", size=224)
-    assert augment.resized_crop
-    assert not create_augmentation("none", size=224).resized_crop
-    assert not create_augmentation("standard", size=32).resized_crop
+    assert augment.crop_scale == 0.08
+    assert create_augmentation("trivial-augment", size=112, scale=0.35).crop_scale == 0.35
+    assert create_augmentation("none", size=224).crop_scale is None
+    assert create_augmentation("standard", size=32).crop_scale is None
     assert [step.draws for step in augment.steps] == [1, 4]  # flip, jitter
 
 
@@ -266,7 +352,7 @@ def test_simclr_is_crop_flip_jitter_and_grey(tiles):
     still = create_augmentation("simclr", size=32, flip=False)
     assert [step.draws for step in still.steps] == [40, 6, 1]
     large = create_augmentation("simclr", size=112)
-    assert large.resized_crop
+    assert large.crop_scale == 0.08
     assert [step.draws for step in large.steps] == [1, 6, 1]
     images = tiles()
     u = rng.uniform(3, POSITIONS, 48)
@@ -327,7 +413,7 @@ class OnTheDevice(TorchDispatchMode):
 @pytest.mark.parametrize("policy", AUGMENTATIONS)
 def test_nothing_waits_for_the_device(policy, size, channels):
     """Tensors that only claim to be on a GPU have no values to wait for: reading one fails."""
-    augment = create_augmentation(policy, size=size, mean=[0.5] * channels)
+    augment = create_augmentation(policy, size=size, mean=[0.5] * channels, erase=0.5)
     with FakeTensorMode(allow_non_fake_inputs=True):
         images = torch.empty(16, channels, size, size, dtype=torch.uint8, device="cuda")
         positions = torch.empty(16, dtype=torch.int64, device="cuda")
@@ -357,6 +443,9 @@ def test_a_key_may_be_a_tensor(key, tiles):
         ("strong", {"cutout": 500}, "cutout is 500"),
         ("rand-augment", {"magnitude": 31}, "magnitude 31"),
         ("simclr", {"padding": 4}, "padding"),
+        ("standard", {"erase": 1.5}, "erase is 1.5"),
+        ("standard", {"scale": 0.0}, "scale is 0.0"),
+        ("standard", {"scale": 1.2}, "scale is 1.2"),
     ],
 )
 def test_bad_input_is_named(policy, options, message):

@@ -18,7 +18,7 @@ def pictures(request, tiles, digits):
 
 def augmentation(policy, images):
     channels, size = images.shape[1], images.shape[-1]
-    return create_augmentation(policy, size=size, mean=(0.5, 0.4, 0.3)[:channels])
+    return create_augmentation(policy, size=size, mean=(0.5, 0.4, 0.3)[:channels], erase=0.5)
 
 
 def warm_up(augment, *arguments):

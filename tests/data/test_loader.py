@@ -12,8 +12,9 @@ from torchvision.transforms.v2 import functional as tv
 from wcdas import rng
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, FileImages
-from wcdas.data.images import evaluation_square, resized_crop_boxes, to_pixels
+from wcdas.data.images import Crop, evaluation_square, resized_crop_boxes, to_pixels
 from wcdas.data.loader import EvalLoader, TrainLoader, channel_statistics
+from wcdas.data.operations import resized_crop
 from wcdas.data.samplers import create_sampler
 from wcdas.errors import InputError
 
@@ -41,7 +42,8 @@ def files(tmp_path_factory, photographs):
 def train_loader(split, size=32, policy="strong", **options):
     channels = options.pop("channels", 3)
     mean, std = MEAN[:channels], STD[:channels]
-    augmentation = create_augmentation(policy, size=size, mean=mean)
+    scale = options.pop("scale", 0.08)
+    augmentation = create_augmentation(policy, size=size, mean=mean, scale=scale)
     return TrainLoader(
         split,
         size=size,
@@ -229,25 +231,30 @@ def test_channels_last(arrays):
     assert batch.inputs.equal(plain.inputs)
 
 
-def test_large_arrays_are_cropped_on_the_device(tiles):
+@pytest.mark.parametrize("scale", [0.08, 0.7])
+def test_large_arrays_are_cropped_on_the_device(scale, tiles):
     split = ArrayImages(tiles(112, 16), torch.arange(16), "train")
-    loader = train_loader(split, 112, "standard")
+    loader = train_loader(split, 112, "standard", scale=scale, batch_size=16)
     sequence = torch.arange(16)
     batch = next(loader.epoch(sequence, key=1))
-    assert batch.inputs.equal(next(loader.epoch(sequence, key=1)).inputs)
-    alone = next(train_loader(split, 112, "standard", batch_size=1).epoch(sequence, key=1))
-    assert alone.inputs.equal(batch.inputs[:1])
+    one = train_loader(split, 112, "standard", scale=scale, batch_size=1)
+    assert next(one.epoch(sequence, key=1)).inputs.equal(batch.inputs[:1])
+    loader.augmentation.steps.clear()
+    boxes = resized_crop_boxes(Crop(rng.stream(1, 1), scale), sequence, 112, 112)
+    expected = resized_crop(split.pixels, boxes, 112)
+    assert next(loader.epoch(sequence, key=1)).inputs.equal(loader.normalise(expected))
 
 
+@pytest.mark.parametrize("scale", [0.08, 0.5])
 @pytest.mark.parametrize(("height", "width"), [(224, 224), (200, 300), (40, 900), (500, 3), (1, 1)])
-def test_boxes_are_those_of_random_resized_crop(height, width):
-    boxes = resized_crop_boxes(3, torch.arange(4000), height, width)
+def test_boxes_are_those_of_random_resized_crop(height, width, scale):
+    boxes = resized_crop_boxes(Crop(3, scale), torch.arange(4000), height, width)
     top, left, h, w = boxes.unbind(1)
     assert (boxes[:, :2] >= 0).all()
     assert (boxes[:, 2:] > 0).all()
     assert (top + h <= height).all()
     assert (left + w <= width).all()
-    transform = v2.RandomResizedCrop(224)
+    transform = v2.RandomResizedCrop(224, (scale, 1.0))
     torch.manual_seed(0)
     image = torch.empty(1, height, width)
     drawn = [transform.make_params([image]) for _ in range(4000)]
@@ -258,14 +265,15 @@ def test_boxes_are_those_of_random_resized_crop(height, width):
         assert float(mine.std()) == pytest.approx(float(other.std()), rel=0.1, abs=0.02)
 
 
-def test_training_crop_is_the_box_resized(files):
-    loader = train_loader(files, 112, "standard", batch_size=22)
+@pytest.mark.parametrize("scale", [0.08, 0.7])
+def test_training_crop_is_the_box_resized(scale, files):
+    loader = train_loader(files, 112, "standard", scale=scale, batch_size=22)
     loader.augmentation.steps.clear()
     (batch,) = loader.epoch(torch.arange(22), key=6)
     for index, found in enumerate(batch.inputs):
         image = files.load(index)
-        key = rng.stream(6, 1)
-        box = resized_crop_boxes(key, torch.tensor([index]), image.height, image.width)[0]
+        crop = Crop(rng.stream(6, 1), scale)
+        box = resized_crop_boxes(crop, torch.tensor([index]), image.height, image.width)[0]
         expected = to_pixels(tv.resized_crop(image, *box.tolist(), [112, 112]))
         assert found.equal(loader.normalise(expected))
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from wcdas import rng
-from wcdas.checks import create
+from wcdas.checks import check_positive, check_probability, create
 from wcdas.data.steps import (
     Step,
     auto_augment,
@@ -20,9 +20,11 @@ from wcdas.data.steps import (
     rand_augment,
     random_crop,
     random_cutout,
+    random_erasing,
     random_flip,
     random_grey,
     random_resized_crop,
+    trivial_augment,
 )
 from wcdas.errors import InputError
 
@@ -34,11 +36,12 @@ class Augmentation:
     """`augmentation(images (B, C, H, W) uint8, key, positions (B,))` → the same shape and type.
 
     The key is a number, or a tensor () int64 on the images' device.
-    `resized_crop` says that the loader is to cut a RandomResizedCrop out of the image first.
+    With a `crop_scale` the loader is to cut a RandomResizedCrop out of the image first, of this
+    share of the area at least.
     """
 
     steps: Sequence[Step]
-    resized_crop: bool
+    crop_scale: float | None
 
     def __call__(self, images: Tensor, key: int | Tensor, positions: Tensor) -> Tensor:
         if not self.steps:
@@ -50,25 +53,24 @@ class Augmentation:
         return images
 
 
-def none(size: int) -> Augmentation:
+def none(size: int) -> list[Step]:
     """The images as they are."""
-    return Augmentation([], resized_crop=False)
+    return []
 
 
 def standard(
     size: int, flip: bool = True, padding: int | None = None, jitter: float | None = None
-) -> Augmentation:
+) -> list[Step]:
     """Random crop out of the image padded by an eighth, and a flip.
 
     From 112 pixels on RandomResizedCrop, a flip and colour jitter (brightness, contrast and
     saturation by up to 40 %).
     """
-    large = size >= RESIZED_CROP_FROM
-    jitter = (0.4 if large else 0.0) if jitter is None else jitter
+    jitter = (0.4 if size >= RESIZED_CROP_FROM else 0.0) if jitter is None else jitter
     steps = crop_and_flip(size, padding, flip)
     if not 0 <= jitter < 1:
         raise InputError(f"jitter is {jitter}; expected a number of at least 0 and below 1")
-    return Augmentation([*steps, colour_jitter(jitter)] if jitter else steps, large)
+    return [*steps, colour_jitter(jitter)] if jitter else steps
 
 
 def strong(
@@ -77,7 +79,7 @@ def strong(
     padding: int | None = None,
     cutout: int | None = None,
     mean: Sequence[float] = (0.0,),
-) -> Augmentation:
+) -> list[Step]:
     """AutoAugment's CIFAR-10 policy, random crop, flip, Cutout of half the side length.
 
     Cutout covers with `mean`, the channels' means in 0 … 1, so that it is zero once normalised.
@@ -86,55 +88,71 @@ def strong(
     if not 0 <= cutout <= 2 * size:
         raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
     steps = [auto_augment(size), *crop_and_flip(size, padding, flip)]
-    if cutout:
-        steps.append(random_cutout(cutout, [round(m * 255) for m in mean]))
-    return Augmentation(steps, size >= RESIZED_CROP_FROM)
+    return [*steps, random_cutout(cutout, levels(mean))] if cutout else steps
 
 
 def rand(
     size: int, flip: bool = True, padding: int | None = None, num_ops: int = 2, magnitude: int = 9
-) -> Augmentation:
+) -> list[Step]:
     """RandAugment (two operations, magnitude 9 of 31), random crop, flip."""
     if num_ops < 1 or not 0 <= magnitude <= 30:
         raise InputError(
             f"RandAugment with num_ops {num_ops} and magnitude {magnitude}; "
             "expected at least 1 and a magnitude from 0 to 30"
         )
-    steps = [rand_augment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
-    return Augmentation(steps, size >= RESIZED_CROP_FROM)
+    return [rand_augment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
 
 
-def simclr(size: int, flip: bool = True) -> Augmentation:
+def trivial(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
+    """TrivialAugment (wide: one operation at any magnitude), random crop, flip."""
+    return [trivial_augment(size), *crop_and_flip(size, padding, flip)]
+
+
+def simclr(size: int, flip: bool = True) -> list[Step]:
     """For contrastive methods: RandomResizedCrop, flip, strong colour jitter, grey.
 
-    A crop of 20 to 100 % of the area (from 112 pixels on the loader's, of 8 to 100 %). Four of five
-    images get brightness, contrast and saturation changed by up to 40 % and the hue by up to a
-    tenth of the circle, one of five becomes grey. One-channel images have no hue to change.
+    A crop of 20 to 100 % of the area (from 112 pixels on the loader's). Four of five images get
+    brightness, contrast and saturation changed by up to 40 % and the hue by up to a tenth of the
+    circle, one of five becomes grey. One-channel images have no hue to change.
     T. Chen, S. Kornblith, M. Norouzi, G. Hinton, 2020, arXiv:2002.05709.
     """
-    large = size >= RESIZED_CROP_FROM
-    crop = [] if large else [random_resized_crop(scale=(0.2, 1.0))]
+    crop = [] if size >= RESIZED_CROP_FROM else [random_resized_crop(scale=(0.2, 1.0))]
     flips = [random_flip()] if flip else []
     jitter = colour_jitter(0.4, hue=0.1, probability=0.8)
-    return Augmentation([*crop, *flips, jitter, random_grey(0.2)], large)
+    return [*crop, *flips, jitter, random_grey(0.2)]
 
 
-AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
+AUGMENTATIONS: dict[str, Callable[..., list[Step]]] = {
     "none": none,
     "standard": standard,
     "strong": strong,
     "rand-augment": rand,
+    "trivial-augment": trivial,
     "simclr": simclr,
 }
 
 
 def create_augmentation(
-    policy: str, *, size: int, flip: bool = True, mean: Sequence[float] = (0.0,), **options: Any
+    policy: str,
+    *,
+    size: int,
+    flip: bool = True,
+    erase: float = 0.0,
+    scale: float = 0.08,
+    mean: Sequence[float] = (0.0,),
+    **options: Any,
 ) -> Augmentation:
-    """Build a policy by name; `flip` and `mean` go to those that use them.
+    """Build a policy by name.
 
-    Options: `padding` (all but "none" and "simclr"), `jitter` ("standard"), `cutout` ("strong"),
-    `num_ops` and `magnitude` ("rand-augment").
+    Args:
+        policy: a name of `AUGMENTATIONS`.
+        size: the side length of the images.
+        flip: mirror half of them.
+        erase: the probability of random erasing, which comes last and covers with `mean`.
+        scale: the smallest share of the area that RandomResizedCrop takes, from 112 pixels on.
+        mean: the channels' means in 0 … 1: what is covered with them is zero once normalised.
+        options: `padding` (all but "none" and "simclr"), `jitter` ("standard"), `cutout`
+            ("strong"), `num_ops` and `magnitude` ("rand-augment").
 
     >>> augment = create_augmentation("standard", size=8, flip=False)
     >>> augment(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 1, torch.arange(2)).shape
@@ -142,7 +160,14 @@ def create_augmentation(
     """
     if size < 1:
         raise InputError(f"image size is {size}; expected at least 1")
-    return create("augmentation", AUGMENTATIONS, policy, options, size=size, flip=flip, mean=mean)
+    check_probability("erase", erase)
+    check_positive("scale", scale, at_most=1)
+    steps = create("augmentation", AUGMENTATIONS, policy, options, size=size, flip=flip, mean=mean)
+    if policy == "none":
+        return Augmentation(steps, crop_scale=None)
+    if erase:
+        steps = [*steps, random_erasing(erase, levels(mean))]
+    return Augmentation(steps, scale if size >= RESIZED_CROP_FROM else None)
 
 
 def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
@@ -152,3 +177,7 @@ def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
         raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
     crop = [random_crop(padding)] if padding else []
     return [*crop, random_flip()] if flip else crop
+
+
+def levels(mean: Sequence[float]) -> list[int]:
+    return [round(m * 255) for m in mean]

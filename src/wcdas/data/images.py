@@ -129,9 +129,16 @@ def evaluation_square(image: Image.Image, size: int) -> Image.Image:
     return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
-def training_square(image: Image.Image, size: int, key: int, position: int) -> Image.Image:
-    """RandomResizedCrop with the random numbers of (key, position)."""
-    box = resized_crop_boxes(key, torch.tensor([position]), image.height, image.width)[0]
+class Crop(NamedTuple):
+    """The RandomResizedCrop of an epoch: its random numbers, its smallest share of the area."""
+
+    key: int | Tensor
+    scale: float
+
+
+def training_square(image: Image.Image, size: int, crop: Crop, position: int) -> Image.Image:
+    """RandomResizedCrop with the random numbers of a position."""
+    box = resized_crop_boxes(crop, torch.tensor([position]), image.height, image.width)[0]
     top, left, height, width = box.tolist()
     cut = image.crop((left, top, left + width, top + height))
     return cut.resize((size, size), Image.Resampling.BILINEAR)
@@ -143,7 +150,7 @@ def to_pixels(image: Image.Image) -> Tensor:
     return pixels
 
 
-def resized_crop_boxes(key: int | Tensor, positions: Tensor, height: int, width: int) -> Tensor:
-    """Draw a box (top, left, height, width) of 8 to 100 % of the area for each position."""
-    u = rng.uniform_double(key, positions, 4 * TRIES)
-    return crop_boxes(u, height, width, scale=(0.08, 1.0))
+def resized_crop_boxes(crop: Crop, positions: Tensor, height: int, width: int) -> Tensor:
+    """Draw a box (top, left, height, width) for each position."""
+    u = rng.uniform_double(crop.key, positions, 4 * TRIES)
+    return crop_boxes(u, height, width, scale=(crop.scale, 1.0))

@@ -13,7 +13,13 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional as tv
 
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
-from wcdas.data.images import evaluation_square, resized_crop_boxes, to_pixels, training_square
+from wcdas.data.images import (
+    Crop,
+    evaluation_square,
+    resized_crop_boxes,
+    to_pixels,
+    training_square,
+)
 from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
 
@@ -46,13 +52,13 @@ class Resident:
     def __init__(self, values: Tensor, device: torch.device) -> None:
         self.values = values.to(device)
 
-    def take(self, indices: Tensor, positions: Tensor, crop_key: Tensor | None) -> Tensor:
-        """Return the inputs at indices on the device; with a key, each cut by RandomResizedCrop."""
+    def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
+        """Return the inputs at indices on the device, each cut by RandomResizedCrop if asked."""
         inputs = self.values[indices]
-        if crop_key is None:
+        if crop is None:
             return inputs
         height, width = inputs.shape[-2:]
-        boxes = resized_crop_boxes(crop_key, positions, height, width)
+        boxes = resized_crop_boxes(crop, positions, height, width)
         return resized_crop(inputs, boxes, width)
 
     def read(self, draws: list[Draw]) -> Iterator[tuple[Tensor, Draw]]:
@@ -65,7 +71,7 @@ class Resident:
         """There is nothing to end."""
 
 
-Item = tuple[int, int, int | None]  # index, position, key of the crop
+Item = tuple[int, int, Crop | None]  # index, position
 
 
 class DecodedImages:
@@ -92,13 +98,13 @@ class DecodedImages:
             generator=torch.Generator(),  # else every epoch would advance the global one
         )
 
-    def read(self, draws: list[Draw], crop_key: int | None = None) -> Iterator[tuple[Tensor, Draw]]:
+    def read(self, draws: list[Draw], crop: Crop | None = None) -> Iterator[tuple[Tensor, Draw]]:
         """Return the inputs of one draw after another, and the draw, on the device.
 
-        With a key, each image is cut by RandomResizedCrop.
+        Each image is cut by RandomResizedCrop if asked.
         """
         self.batches[:] = [
-            [(i, p, crop_key) for i, p in zip(*(c.tolist() for c in draw), strict=True)]
+            [(i, p, crop) for i, p in zip(*(c.tolist() for c in draw), strict=True)]
             for draw in draws
         ]
         try:
@@ -124,15 +130,15 @@ class _Squares(Dataset[Tensor | InputError]):
         self.split, self.size, self.channels = split, size, channels
 
     def __getitem__(self, item: Item) -> Tensor | InputError:
-        index, position, crop_key = item
+        index, position, crop = item
         try:
             image = self.split.load(index)
         except InputError as error:
             return error
-        if crop_key is None:
+        if crop is None:
             square = evaluation_square(image, self.size)
         else:
-            square = training_square(image, self.size, crop_key, position)
+            square = training_square(image, self.size, crop, position)
         return to_pixels(square.convert("L" if self.channels == 1 else "RGB"))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
+from wcdas.data.images import Crop
 from wcdas.data.inputs import Draw, Resident, open_inputs
 from wcdas.data.samplers import whole_batches
 from wcdas.errors import InputError
@@ -101,7 +102,6 @@ class TrainLoader(Loader):
         super().__init__(split, batch_size=batch_size, world=world, **options)
         self.steps = len(whole_batches(split.labels, batch_size, world))
         self.augmentation = augmentation
-        self.crops = augmentation.resized_crop and not self.features
         self.plan: Draw | None = None  # (steps, batch) each
         own = batch_size // world if self.steps > 1 else len(split.labels) // world
         self.ahead = min(self.steps, max(1, AHEAD_BYTES // (max(1, own) * math.prod(self.shape))))
@@ -123,9 +123,8 @@ class TrainLoader(Loader):
                     self.prepare(step)
                 yield self.batch()
             return
-        crop_key = rng.stream(key, CROP) if self.crops else None
-        augment_key = rng.stream(key, AUGMENT)
-        for images, draw in self.source.read(draws, crop_key):
+        crop, augment_key = self._crop(rng.stream(key, CROP)), rng.stream(key, AUGMENT)
+        for images, draw in self.source.read(draws, crop):
             inputs = self.normalise(self.augmentation(images, augment_key, draw.positions))
             yield Batch(inputs, self.labels[draw.indices], *draw)
 
@@ -149,8 +148,7 @@ class TrainLoader(Loader):
         assert isinstance(self.source, Resident)
         first = step // self.ahead * self.ahead
         draw = Draw(*(column[first : first + self.ahead].flatten() for column in self.plan))
-        crop_key = self.keys[CROP] if self.crops else None
-        images = self.source.take(*draw, crop_key)
+        images = self.source.take(*draw, self._crop(self.keys[CROP]))
         images = self.augmentation(images, self.keys[AUGMENT], draw.positions)
         images = images.view(-1, self.plan.indices.shape[1], *images.shape[1:])
         if self.images is None or self.images.shape[1:] != images.shape[1:]:
@@ -170,6 +168,10 @@ class TrainLoader(Loader):
             inputs = self.normalise(inputs)
         self.counter += 1
         return Batch(inputs, self.labels[draw.indices], *draw)
+
+    def _crop(self, key: int | Tensor) -> Crop | None:
+        scale = self.augmentation.crop_scale
+        return None if scale is None or self.features else Crop(key, scale)
 
     def _draws(self, sequence: Tensor) -> list[Draw]:
         sequence = sequence.cpu()

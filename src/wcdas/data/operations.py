@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as nn
 
 RATIO = (3 / 4, 4 / 3)
-TRIES = 10  # of a random box, before the largest central one is taken
+TRIES = 10  # of a random box
 PIXELS = 1 << 20  # worked on at a time by a CPU, whose larger buffers are slow to come by
 
 
@@ -182,22 +182,48 @@ def crop_boxes(u: Tensor, height: int, width: int, scale: tuple[float, float]) -
     Inception's crop as torchvision draws it: an area of `scale` of the image and a ratio of sides
     from 3/4 to 4/3; the first try that fits, else the largest central box with a ratio in range.
     """
+    tall, wide = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
+    central = ((height - tall) // 2, (width - wide) // 2, tall, wide)
+    return _first_box(u, (height, width), (height, width), scale, RATIO, central)
+
+
+def erased_boxes(u: Tensor, height: int, width: int) -> Tensor:
+    """Return the boxes of random erasing, as `crop_boxes` does; an empty one where no try fits.
+
+    As torchvision draws them: 2 to 33 % of the area, a ratio of sides from 0.3 to 3.3, and smaller
+    than the image both ways.
+    """
+    largest, none = (height - 1, width - 1), (0, 0, 0, 0)
+    return _first_box(u, (height, width), largest, (0.02, 0.33), (1 / 3.3, 1 / 0.3), none)
+
+
+def _first_box(
+    u: Tensor,
+    image: tuple[int, int],
+    largest: tuple[int, int],
+    scale: tuple[float, float],
+    ratios: tuple[float, float],
+    last: tuple[int, int, int, int],
+) -> Tensor:
+    """Return of TRIES random boxes the first of at most the `largest` height and width.
+
+    Their areas are shares of the image's within `scale`, their widths within `ratios` of their
+    heights. The `last` box is one try more, which always fits.
+    """
+    height, width = image
     size, shape, down, right = u.double().view(-1, TRIES, 4).unbind(2)
     area = height * width * (scale[0] + size * (scale[1] - scale[0]))
-    low, high = (math.log(side) for side in RATIO)
+    low, high = (math.log(side) for side in ratios)
     ratio = (low + shape * (high - low)).exp()
     w = (area * ratio).sqrt().round()
     h = (area / ratio).sqrt().round()
     top = (down * (height - h + 1)).floor()
     left = (right * (width - w + 1)).floor()
-    fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-    tall, wide = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
-    central = ((height - tall) // 2, (width - wide) // 2, tall, wide)
-    # The central box is one try more, which always fits.
+    fits = (w > 0) & (w <= largest[1]) & (h > 0) & (h <= largest[0])
     first = nn.pad(fits.double(), (0, 1), value=1).argmax(dim=1, keepdim=True)
     boxes = [
-        nn.pad(tries, (0, 1), value=last).gather(1, first)
-        for tries, last in zip((top, left, h, w), central, strict=True)
+        nn.pad(tries, (0, 1), value=final).gather(1, first)
+        for tries, final in zip((top, left, h, w), last, strict=True)
     ]
     return torch.cat(boxes, dim=1).long()
 

@@ -1,4 +1,4 @@
-"""The random steps that policies are made of, AutoAugment and RandAugment among them."""
+"""The random steps that policies are made of: crops, flips, colours, AutoAugment and its kin."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,14 @@ from torch import Tensor
 from torch.nn import functional as nn
 from torchvision.transforms import AutoAugment, AutoAugmentPolicy
 
-from wcdas.data.operations import KINDS, TRIES, apply_changes, crop_boxes, resized_crop
+from wcdas.data.operations import (
+    KINDS,
+    TRIES,
+    apply_changes,
+    crop_boxes,
+    erased_boxes,
+    resized_crop,
+)
 
 Change = tuple[str, tuple[float, ...]]  # a kind of operation and its parameters
 
@@ -58,13 +65,35 @@ def random_cutout(length: int, fill: Sequence[int]) -> Step:
     levels = on_devices(torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1))
 
     def apply(images: Tensor, u: Tensor) -> Tensor:
-        centre = (u * images.shape[-1]).long()[..., None]
-        distance = torch.arange(images.shape[-1], device=u.device) - (centre - length // 2)
-        rows, columns = ((distance >= 0) & (distance < length)).unbind(1)
-        inside = rows[:, None, :, None] & columns[:, None, None, :]
-        return torch.where(inside, levels(images.device), images)
+        start = (u * images.shape[-1]).long() - length // 2
+        return cover(images, torch.cat((start, torch.full_like(start, length)), 1), levels)
 
     return Step(2, apply)
+
+
+def random_erasing(probability: float, fill: Sequence[int]) -> Step:
+    """With a probability a random box, covered with a level for each channel.
+
+    Z. Zhong, L. Zheng, G. Kang, S. Li, Y. Yang, 2017, arXiv:1708.04896.
+    """
+    levels = on_devices(torch.tensor(fill, dtype=torch.uint8).view(-1, 1, 1))
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        act, numbers = u[:, :1], u[:, 1:]
+        return cover(
+            images, erased_boxes(numbers, *images.shape[-2:]) * (act < probability), levels
+        )
+
+    return Step(1 + 4 * TRIES, apply)
+
+
+def cover(images: Tensor, boxes: Tensor, levels: "OnDevices") -> Tensor:
+    """Cover boxes (top, left, height, width), (B, 4), with levels (C, 1, 1)."""
+    top, left, height, width = boxes[..., None].unbind(1)
+    y, x = (torch.arange(side, device=images.device) for side in images.shape[-2:])
+    rows, columns = (y >= top) & (y < top + height), (x >= left) & (x < left + width)
+    inside = rows[:, None, :, None] & columns[:, None, None, :]
+    return torch.where(inside, levels(images.device), images)
 
 
 def colour_jitter(strength: float, hue: float = 0.0, probability: float = 1.0) -> Step:
@@ -106,7 +135,10 @@ def random_grey(probability: float) -> Step:
     return Step(1, apply)
 
 
-def on_devices(value: Tensor) -> Callable[[torch.device], Tensor]:
+OnDevices = Callable[[torch.device], Tensor]
+
+
+def on_devices(value: Tensor) -> OnDevices:
     """Return the tensor by device; it is copied once to every one where it is asked for."""
     return cache(value.to)
 
@@ -153,6 +185,24 @@ def rand_augment(size: int, num_ops: int = 2, magnitude: int = 9) -> Step:
     return Step(2 * num_ops, apply)
 
 
+def trivial_augment(size: int) -> Step:
+    """One operation drawn evenly for each image, at one of 31 magnitudes of a wide range.
+
+    The numbers decide the operation, the magnitude and its sign.
+    S. Müller, F. Hutter, 2021, arXiv:2103.10158.
+    """
+    bins = range(31)
+    rows = [(name, magnitude_of(name, b, 31, size, WIDE)) for name in RAND_AUGMENT for b in bins]
+    choices = Choices(rows, size)
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        operation = (u[:, 0] * len(RAND_AUGMENT)).long()
+        row = operation * len(bins) + (u[:, 1] * len(bins)).long()
+        return apply_changes(images, choices.changes(row, u[:, 2]))
+
+    return Step(3, apply)
+
+
 class Choices:
     """Operations (name, magnitude) as parameters of all kinds that occur among them.
 
@@ -179,20 +229,34 @@ class Choices:
         return dict(zip(self.widths, parameters.split([*self.widths.values()], 1), strict=True))
 
 
-def magnitude_of(name: str, bin_: int | None, bins: int, size: int) -> float:
+class Reach(NamedTuple):
+    """The largest magnitudes of operations; `translate` in pixels by side length."""
+
+    shear: float
+    translate: Callable[[int], float]
+    rotate: float
+    colour: float
+    posterize: int
+
+
+USUAL = Reach(0.3, lambda size: 150.0 / 331.0 * size, 30.0, 0.9, 4)
+WIDE = Reach(0.99, lambda size: 32.0, 135.0, 0.99, 6)
+
+
+def magnitude_of(name: str, bin_: int | None, bins: int, size: int, reach: Reach = USUAL) -> float:
     """Return the size of an operation in one of its bins, as torchvision spaces them."""
     if name in ("Identity", "AutoContrast", "Equalize", "Invert") or bin_ is None:
         return 0.0
     if name == "Posterize":
-        return float((8 - torch.arange(bins) / ((bins - 1) / 4)).round()[bin_])
+        return float((8 - torch.arange(bins) / ((bins - 1) / reach.posterize)).round()[bin_])
     start, end = {
-        "ShearX": (0.0, 0.3),
-        "ShearY": (0.0, 0.3),
-        "TranslateX": (0.0, 150.0 / 331.0 * size),
-        "TranslateY": (0.0, 150.0 / 331.0 * size),
-        "Rotate": (0.0, 30.0),
+        "ShearX": (0.0, reach.shear),
+        "ShearY": (0.0, reach.shear),
+        "TranslateX": (0.0, reach.translate(size)),
+        "TranslateY": (0.0, reach.translate(size)),
+        "Rotate": (0.0, reach.rotate),
         "Solarize": (1.0, 0.0),
-    }.get(name, (0.0, 0.9))
+    }.get(name, (0.0, reach.colour))
     return float(torch.linspace(start, end, bins)[bin_])
 
 

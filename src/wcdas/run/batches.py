@@ -13,6 +13,7 @@ from wcdas.methods.method import StepBatch
 from wcdas.rng import Purpose, stream
 from wcdas.run.build import TrainingRun
 from wcdas.run.checks import stage_sampler
+from wcdas.run.spec import as_table
 from wcdas.targets import MixedLabels
 
 
@@ -102,8 +103,8 @@ def _loader(run: TrainingRun, policy: str, batch_size: int) -> TrainLoader:
     augmentation = create_augmentation(
         policy,
         size=run.loading["size"] or 1,  # features have none
-        flip=run.config.augment.flip,
         mean=run.loading["mean"],
+        **as_table(run.config.augment),
     )
     return TrainLoader(
         run.dataset.train, augmentation=augmentation, batch_size=batch_size, **run.loading

@@ -12,7 +12,7 @@ from wcdas.losses import LOSSES, create_loss
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.rng import seeded
-from wcdas.run.spec import Config, Stage
+from wcdas.run.spec import Config, Stage, as_table
 
 FEATURES, COUNTS = 64, torch.arange(10, 0, -1)  # of a model, while nobody has seen the data
 
@@ -45,7 +45,7 @@ def check_stages(config: Config, method: Method) -> None:
 def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> None:
     _check_sampling(stage)
     for policy in (stage.augment, *method.views):
-        create_augmentation(policy, size=1)
+        create_augmentation(policy, size=1, **as_table(config.augment))
     _check_head(name, stage, config, method)
     _check_loss(stage)
     if name in method.unmixed and (stage.mixup or stage.cutmix):

@@ -193,6 +193,15 @@ class NeckConfig:
 @dataclass(frozen=True)
 class AugmentConfig:
     flip: bool = key(True, "mirrored images in training", of_images=True)
+    erase: float = key(
+        0.0, "probability of random erasing, by every policy but `none`", at_least=0, of_images=True
+    )
+    scale: float = key(
+        0.08,
+        "smallest share of the area that RandomResizedCrop takes, from 112 pixels on",
+        above=0,
+        of_images=True,
+    )
 
 
 @dataclass(frozen=True)
