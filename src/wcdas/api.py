@@ -314,6 +314,8 @@ def _train(
             folder.create(table)
         announce(console, config, dataset, folder, here.device, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
+        with nothing_left_behind(folder, created), _busy(console, "decoding the images"):
+            _ = run.train_images, run.test_images
         with nothing_left_behind(folder, created), followers.of(folder, table):
             Loop(run, followers, interrupt, console).train()
             outputs = finish(run)

@@ -72,6 +72,13 @@ class ArrayImages(Split):
     prefix: str
 
 
+@dataclass(frozen=True, eq=False)
+class CanvasImages(ArrayImages):
+    """Images squeezed onto one size; `shapes` (N, 2) are the heights and widths they had."""
+
+    shapes: Tensor
+
+
 class StoredImages(Split):
     """Images that are decoded one at a time, each in its own size."""
 

@@ -121,12 +121,19 @@ def evaluation_square(image: Image.Image, size: int) -> Image.Image:
     That is the usual resize to 256 and crop of 224 in one step, so that a long thin image never
     becomes a huge one.
     """
-    if size < CENTRE_CROP_FROM:
-        return image.resize((size, size), Image.Resampling.BILINEAR)
-    side = min(image.size) * 224 / 256
-    left, top = ((length - side) / 2 for length in image.size)
-    box = (left, top, left + side, top + side)
+    shape = torch.tensor([[image.height, image.width]])
+    top, left, height, width = evaluation_boxes(shape, size)[0].tolist()
+    box = (left, top, left + width, top + height)
     return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+
+
+def evaluation_boxes(shapes: Tensor, size: int) -> Tensor:
+    """Return what is evaluated of images of heights and widths (B, 2): boxes (top, left, height,
+    width), float64 (B, 4)."""
+    if size < CENTRE_CROP_FROM:
+        return torch.cat((torch.zeros_like(shapes), shapes), dim=1).double()
+    side = shapes.double().amin(dim=1, keepdim=True) * 224 / 256
+    return torch.cat(((shapes - side) / 2, side.expand(-1, 2)), dim=1)
 
 
 class Crop(NamedTuple):
@@ -150,7 +157,9 @@ def to_pixels(image: Image.Image) -> Tensor:
     return pixels
 
 
-def resized_crop_boxes(crop: Crop, positions: Tensor, height: int, width: int) -> Tensor:
+def resized_crop_boxes(
+    crop: Crop, positions: Tensor, height: int | Tensor, width: int | Tensor
+) -> Tensor:
     """Draw a box (top, left, height, width) for each position."""
     u = rng.uniform_double(crop.key, positions, 4 * TRIES)
     return crop_boxes(u, height, width, scale=(crop.scale, 1.0))

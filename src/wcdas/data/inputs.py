@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data.dataset import ArrayImages, FeatureVectors, Split, StoredImages
+from wcdas.data.dataset import ArrayImages, CanvasImages, FeatureVectors, Split, StoredImages
 from wcdas.data.images import (
     Crop,
+    evaluation_boxes,
     evaluation_square,
     resized_crop_boxes,
     to_pixels,
@@ -39,6 +40,8 @@ def open_inputs(
 ) -> "Resident | DecodedImages":
     if isinstance(split, FeatureVectors):
         return Resident(split.vectors.float(), device)
+    if isinstance(split, CanvasImages):
+        return Canvases(split.pixels, device, split.shapes, size)
     if isinstance(split, ArrayImages):
         return Resident(fit(split.pixels, size, channels), device)
     if isinstance(split, StoredImages):
@@ -71,6 +74,23 @@ class Resident:
         """There is nothing to end."""
 
 
+class Canvases(Resident):
+    """Images squeezed onto one size; they are cut in the shapes that they had."""
+
+    def __init__(self, values: Tensor, device: torch.device, shapes: Tensor, size: int) -> None:
+        super().__init__(values, device)
+        self.shapes, self.size = shapes.to(device), size
+
+    def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
+        images, shapes = self.values[indices], self.shapes[indices]
+        if crop is None:
+            boxes = evaluation_boxes(shapes, self.size)
+        else:
+            boxes = resized_crop_boxes(crop, positions, *shapes.unbind(1))
+        squeeze = torch.tensor(images.shape[-2:], device=images.device) / shapes
+        return resized_crop(images, boxes * squeeze.repeat(1, 2), self.size)
+
+
 Item = tuple[int, int, Crop | None]  # index, position
 
 
@@ -92,7 +112,7 @@ class DecodedImages:
             batch_sampler=self.batches,
             num_workers=workers,
             collate_fn=_stacked,
-            worker_init_fn=_ignore_interrupt,
+            worker_init_fn=ignore_interrupt,
             pin_memory=device.type == "cuda",
             persistent_workers=workers > 0,
             generator=torch.Generator(),  # else every epoch would advance the global one
@@ -147,7 +167,7 @@ def _stacked(items: list[Tensor | InputError]) -> Tensor | InputError:
     return errors[0] if errors else torch.stack([i for i in items if isinstance(i, Tensor)])
 
 
-def _ignore_interrupt(worker: int) -> None:
+def ignore_interrupt(worker: int) -> None:
     """Ctrl-C is for the main process, which then ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as nn
 
+Side = int | Tensor  # a length of all images, or of each
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10  # of a random box
 PIXELS = 1 << 20  # worked on at a time by a CPU, whose larger buffers are slow to come by
@@ -176,13 +177,17 @@ KINDS = {
 }
 
 
-def crop_boxes(u: Tensor, height: int, width: int, scale: tuple[float, float]) -> Tensor:
+def crop_boxes(u: Tensor, height: Side, width: Side, scale: tuple[float, float]) -> Tensor:
     """Return boxes (top, left, height, width), int64 (B, 4), from u (B, 4·TRIES) in [0, 1).
+
+    Heights and widths are those of all images, or (B,) of each.
 
     Inception's crop as torchvision draws it: an area of `scale` of the image and a ratio of sides
     from 3/4 to 4/3; the first try that fits, else the largest central box with a ratio in range.
     """
-    tall, wide = min(height, round(width / RATIO[0])), min(width, round(height * RATIO[1]))
+    height, width = _of_each(u, height), _of_each(u, width)
+    tall = torch.minimum(height, (width / RATIO[0]).round())
+    wide = torch.minimum(width, (height * RATIO[1]).round())
     central = ((height - tall) // 2, (width - wide) // 2, tall, wide)
     return _first_box(u, (height, width), (height, width), scale, RATIO, central)
 
@@ -199,11 +204,11 @@ def erased_boxes(u: Tensor, height: int, width: int) -> Tensor:
 
 def _first_box(
     u: Tensor,
-    image: tuple[int, int],
-    largest: tuple[int, int],
+    image: tuple[Side, Side],
+    largest: tuple[Side, Side],
     scale: tuple[float, float],
     ratios: tuple[float, float],
-    last: tuple[int, int, int, int],
+    last: tuple[Side, Side, Side, Side],
 ) -> Tensor:
     """Return of TRIES random boxes the first of at most the `largest` height and width.
 
@@ -222,10 +227,17 @@ def _first_box(
     fits = (w > 0) & (w <= largest[1]) & (h > 0) & (h <= largest[0])
     first = nn.pad(fits.double(), (0, 1), value=1).argmax(dim=1, keepdim=True)
     boxes = [
-        nn.pad(tries, (0, 1), value=final).gather(1, first)
+        torch.cat((tries, _of_each(u, final)), dim=1).gather(1, first)
         for tries, final in zip((top, left, h, w), last, strict=True)
     ]
     return torch.cat(boxes, dim=1).long()
+
+
+def _of_each(u: Tensor, side: Side) -> Tensor:
+    """Return a number of all images, or (B,) or (B, 1) of each, as float64 (B, 1)."""
+    if isinstance(side, Tensor):
+        return side.double().view(-1, 1)
+    return u.new_full((len(u), 1), side, dtype=torch.float64)
 
 
 def resized_crop(images: Tensor, boxes: Tensor, size: int) -> Tensor:

@@ -4,12 +4,14 @@ import torch
 from torch import Tensor
 
 from wcdas.backbones import WeightsUnavailable, create_backbone
-from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.canvas import bytes_needed
+from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.data.split import held_out_counts
 from wcdas.groups import FEW
 from wcdas.run.spec import Config, Table
 
 SMALL = 64  # pixels; up to here the CIFAR network, trained from scratch
+SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
 FROM_SCRATCH, FINE_TUNED = "resnet32", "resnet50"
 
 # Weights that have learnt already are changed slowly, and too shortly to learn from mixed images.
@@ -46,6 +48,14 @@ def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list
                 return table | tiny, [f"{note}: {FROM_SCRATCH} at {SMALL} pixels, as suits a CPU"]
             return table | {"backbone": {"name": name}}, [f"{note}: {name}"]
     return table | {"backbone": {"name": name, "weights": weights}}, []
+
+
+def fits(dataset: Dataset, size: int, device: str) -> bool:
+    """Whether the decoded images of a dataset leave most of a GPU's free memory to the training."""
+    if device != "cuda" or not isinstance(dataset.train, StoredImages):
+        return False
+    free, _ = torch.cuda.mem_get_info()
+    return bytes_needed(dataset, size) <= SHARE_OF_MEMORY * free
 
 
 def single_step(config: Config, dataset: Dataset) -> list[str]:

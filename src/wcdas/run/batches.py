@@ -107,5 +107,5 @@ def _loader(run: TrainingRun, policy: str, batch_size: int) -> TrainLoader:
         **as_table(run.config.augment),
     )
     return TrainLoader(
-        run.dataset.train, augmentation=augmentation, batch_size=batch_size, **run.loading
+        run.train_images, augmentation=augmentation, batch_size=batch_size, **run.loading
     )

@@ -1,7 +1,7 @@
 """A configuration and a dataset become a run: the model, images held out, everything checked."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -12,7 +12,8 @@ from torch import Tensor
 from wcdas.backbones import Backbone, create_backbone
 from wcdas.backbones.resnet32_gpu.network import fuse
 from wcdas.backbones.resnets import ResNet32
-from wcdas.data.dataset import Dataset
+from wcdas.data.canvas import canvases, squares
+from wcdas.data.dataset import Dataset, Split, StoredImages
 from wcdas.data.loader import channel_statistics
 from wcdas.data.split import holdout
 from wcdas.errors import InputError, WorkError, explained
@@ -55,6 +56,22 @@ class TrainingRun:
     kept: Tensor
     selection: Tensor
     held_out: Tensor
+
+    @cached_property
+    def train_images(self) -> Split:
+        """The training images that batches are read from: decoded once where they are held."""
+        return self._held(self.dataset.train, canvases)
+
+    @cached_property
+    def test_images(self) -> Split:
+        """The test images, decoded once where they are held."""
+        return self._held(self.dataset.test, squares)
+
+    def _held(self, split: Split, decode: Callable[..., Split]) -> Split:
+        if not self.config.cache or not isinstance(split, StoredImages):
+            return split
+        loading, device = self.loading, self.ranks.device
+        return decode(split, loading["size"], loading["channels"], device, loading["workers"])
 
     @cached_property
     def stages(self) -> list[tuple[str, Stage]]:

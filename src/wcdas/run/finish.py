@@ -32,7 +32,7 @@ def finish(run: TrainingRun) -> Outputs | None:
     temperature = 1.0
     if len(held_out):
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
-    features, logits = predict(run, dataset.test)
+    features, logits = predict(run, run.test_images)
     logits = logits / temperature
     if not run.ranks.is_main:
         return None

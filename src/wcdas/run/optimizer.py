@@ -1,17 +1,59 @@
-"""SGD with a weight decay of its own for concentrations and scale, and a mean of the weights."""
+"""SGD or AdamW with rates by layer, a weight decay of its own for concentrations and scale, and a
+mean of the weights."""
 
 import copy
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
+from timm.models import group_parameters
+from timm.optim import auto_group_layers  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
+from wcdas.backbones import Backbone
 from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.run.spec import Stage
 
 
-def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.SGD:
+class Kind(NamedTuple):
+    """What the parameters of a group have in common: the rate, in multiples of the stage's, and the
+    weight decay."""
+
+    lr_scale: float
+    weight_decay: float
+    concentration: bool
+
+
+def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.Optimizer:
+    """Build the optimizer of what a stage trains; a group's `lr_scale` multiplies its rate."""
+    groups: dict[Kind, list[nn.Parameter]] = {}
+    for parameter, kind in _kinds(model, stage):
+        groups.setdefault(kind, []).append(parameter)
+    parts = [kind._asdict() | {"params": parameters} for kind, parameters in groups.items()]
+    learning = [parameter for parameters in groups.values() for parameter in parameters]
+    fused = all(parameter.is_cuda for parameter in learning)
+    # The state stands from the beginning, so that the first step is like the others.
+    if stage.algorithm == "adamw":
+        adamw = torch.optim.AdamW(
+            parts, lr=stage.lr, betas=(stage.momentum, 0.999), fused=fused, capturable=fused
+        )
+        for p in learning:
+            step = torch.zeros((), device=p.device if fused else "cpu")
+            moments = {name: torch.zeros_like(p) for name in ("exp_avg", "exp_avg_sq")}
+            adamw.state[p] = {"step": step} | moments
+        return adamw
+    sgd = torch.optim.SGD(
+        parts, lr=stage.lr, momentum=stage.momentum, nesterov=stage.nesterov, fused=fused
+    )
+    if stage.momentum:  # a momentum of 0 steps as none does
+        for p in learning:
+            sgd.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    return sgd
+
+
+def _kinds(model: Classifier, stage: Stage) -> Iterator[tuple[nn.Parameter, Kind]]:
+    """Yield every parameter that learns, with its group."""
     trained: nn.Module = model.head if stage.trains == "classifier" else model
     apart = {
         parameter
@@ -20,28 +62,31 @@ def create_optimizer(model: Classifier, stage: Stage) -> torch.optim.SGD:
         for name, parameter in head.named_parameters(recurse=False)
         if name in head.concentration_names
     }
-    learning = [parameter for parameter in trained.parameters() if parameter.requires_grad]
-    weights = [parameter for parameter in learning if parameter not in apart]
-    concentrations = [parameter for parameter in learning if parameter in apart]
+    scales = _scales(model.backbone, stage.layer_decay)
     own_decay = stage.concentration_weight_decay
-    groups = [
-        {"params": weights, "weight_decay": stage.weight_decay},
-        {
-            "params": concentrations,
-            "weight_decay": stage.weight_decay if own_decay < 0 else own_decay,
-        },
-    ]
-    optimizer = torch.optim.SGD(
-        [group for group in groups if group["params"]],
-        lr=stage.lr,
-        momentum=stage.momentum,
-        nesterov=stage.nesterov,
-        fused=all(parameter.is_cuda for parameter in trained.parameters()),
-    )
-    if stage.momentum:  # a momentum of 0 steps as none does, and the first step is like the others
-        for parameter in (*weights, *concentrations):
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer
+    for parameter in trained.parameters():
+        if not parameter.requires_grad:
+            continue
+        # AdamW leaves norms and biases alone, as timm does.
+        decays = stage.algorithm == "sgd" or parameter.ndim > 1
+        decay = stage.weight_decay if decays else 0.0
+        if parameter in apart and own_decay >= 0:
+            decay = own_decay
+        yield parameter, Kind(scales.get(parameter, stage.head_lr), decay, parameter in apart)
+
+
+def _scales(backbone: Backbone, layer_decay: float) -> dict[nn.Parameter, float]:
+    """The rate of each layer of a backbone: `layer_decay` to the number of layers behind it."""
+    network: Any = getattr(backbone, "network", backbone)
+    named = {name: p for name, p in network.named_parameters() if not name.startswith("neck.")}
+    if layer_decay == 1:
+        return dict.fromkeys(named.values(), 1.0)
+    if hasattr(network, "group_matcher"):
+        depths = group_parameters(network, network.group_matcher(coarse=False), reverse=True)
+    else:
+        depths = auto_group_layers(network)
+    last = max(depths[name] for name in named)
+    return {p: layer_decay ** (last - depths[name]) for name, p in named.items()}
 
 
 class WeightAverage:

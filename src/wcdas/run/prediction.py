@@ -72,5 +72,5 @@ def training_features(run: TrainingRun, indices: Tensor) -> tuple[Tensor, Tensor
 def measure(run: TrainingRun) -> dict[str, Any]:
     """Measure the model as it is on the test set."""
     dataset = run.dataset
-    _, logits = predict(run, dataset.test)
+    _, logits = predict(run, run.test_images)
     return evaluate(logits, dataset.test.labels, dataset.class_counts, dataset.class_names)

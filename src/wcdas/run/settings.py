@@ -20,7 +20,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
-from wcdas.run.automatic import FINE_TUNING, automatic, single_step
+from wcdas.run.automatic import FINE_TUNING, automatic, fits, single_step
 from wcdas.run.checks import check_stages
 from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
@@ -93,7 +93,8 @@ class Request:
         if data["source"] in list_datasets() and data["source"] != "digits-lt":
             data.setdefault("root", full_path(os.environ.get("WCDAS_DATA") or "data"))
         size = config.input_size or dataset.input_size
-        config = replace(config, data=data, input_size=size)
+        held = config.cache or (fits(dataset, size, device) and "cache" not in _merged(self.layers))
+        config = replace(config, data=data, input_size=size, cache=held)
         return config, [*notes, *single_step(config, dataset)]
 
 

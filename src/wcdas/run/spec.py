@@ -32,6 +32,7 @@ def key(
     at_least: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    at_most: float | None = None,
     of_optimizer: bool = False,
     of_images: bool = False,
     unread: Unread | None = None,
@@ -44,6 +45,7 @@ def key(
         at_least: the smallest value.
         above: a bound that is no value itself.
         below: the same from the other side.
+        at_most: the largest value.
         of_optimizer: a stage that continues an optimizer takes it from the stage before.
         of_images: features have none of it.
         unread: says of a configuration and a stage's name why the key has no effect there.
@@ -53,6 +55,7 @@ def key(
         "at_least": at_least,
         "above": above,
         "below": below,
+        "at_most": at_most,
         "of_optimizer": of_optimizer,
         "of_images": of_images,
         "unread": unread,
@@ -65,6 +68,16 @@ def key(
 def _without_step_schedule(config: "Config", name: str) -> str | None:
     schedule = config.stages[name].schedule
     return None if schedule == "step" else f"the schedule is {schedule!r}"
+
+
+def _without_sgd(config: "Config", name: str) -> str | None:
+    algorithm = config.stages[name].algorithm
+    return None if algorithm == "sgd" else f"the algorithm is {algorithm!r}"
+
+
+def _without_backbone(config: "Config", name: str) -> str | None:
+    trains = config.stages[name].trains
+    return None if trains == "all" else f"the stage trains {trains!r}, not the backbone"
 
 
 def _without_annealed_margin(config: "Config", name: str) -> str | None:
@@ -135,7 +148,22 @@ class Stage:
     epochs: int = key(1, "an epoch is as many draws as there are training images", at_least=1)
     batch_size: int = key(128, "of all processes together", at_least=1)
     accumulate: int = key(1, "parts that a batch is cut into, to save memory", at_least=1)
+    algorithm: Literal["sgd", "adamw"] = key(
+        "sgd", "of the optimizer: `sgd` or `adamw`", of_optimizer=True
+    )
     lr: float = key(0.1, "the highest rate", above=0, of_optimizer=True)
+    head_lr: float = key(
+        1.0, "the rate of head and neck, in multiples of `lr`", above=0, of_optimizer=True
+    )
+    layer_decay: float = key(
+        1.0,
+        "what the rate is multiplied with from a layer of the backbone to the one before it, "
+        "towards the input; 1 is one rate for all",
+        above=0,
+        at_most=1,
+        of_optimizer=True,
+        unread=_without_backbone,
+    )
     schedule: Literal["cosine", "step", "constant"] = key(
         "cosine", "`cosine`, `step` or `constant`", of_optimizer=True
     )
@@ -153,9 +181,14 @@ class Stage:
         of_optimizer=True,
         unread=_without_step_schedule,
     )
-    momentum: float = key(0.9, "of SGD", at_least=0, below=1, of_optimizer=True)
-    nesterov: bool = key(False, "Nesterov's momentum", of_optimizer=True)
-    weight_decay: float = key(1e-4, "of all parameters", at_least=0, of_optimizer=True)
+    momentum: float = key(0.9, "of SGD; β₁ of AdamW", at_least=0, below=1, of_optimizer=True)
+    nesterov: bool = key(False, "Nesterov's momentum", of_optimizer=True, unread=_without_sgd)
+    weight_decay: float = key(
+        1e-4,
+        "of all parameters; of AdamW not that of norms and biases",
+        at_least=0,
+        of_optimizer=True,
+    )
     concentration_weight_decay: float = key(
         -1.0, "of w_ρ and s; below 0 it is `weight_decay`", of_optimizer=True
     )
@@ -255,6 +288,12 @@ class Config:
         "auto",
         "`auto`: on a GPU every step is one CUDA graph where data and method allow it; `eager`: "
         "never",
+    )
+    cache: bool = key(
+        False,
+        "hold the images decoded on the device, training images at 8/7 of the input size; on a GPU "
+        "with room for them unless you say otherwise",
+        of_images=True,
     )
     evaluate_every: int = key(0, "epochs between evaluations; 0 is ten times a stage", at_least=0)
 
@@ -456,7 +495,12 @@ def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, Any]) -> Any
         raise InputError(f"{path} is {value!r}; expected {names[hint]}")
     if hint is float and not math.isfinite(value):
         raise InputError(f"{path} is {value}; expected a finite number")
-    tests = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
+    tests = {
+        "at_least": operator.ge,
+        "above": operator.gt,
+        "below": operator.lt,
+        "at_most": operator.le,
+    }
     for name, holds in tests.items():
         bound = bounds.get(name)
         if bound is not None and not holds(value, bound):

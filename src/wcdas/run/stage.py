@@ -87,25 +87,28 @@ class StageTraining:
     """
 
     def __init__(
-        self, run: TrainingRun, index: int, optimizer: torch.optim.SGD | None = None
+        self, run: TrainingRun, index: int, optimizer: torch.optim.Optimizer | None = None
     ) -> None:
         self.run, self.index, self.model = run, index, run.model
         self.name, self.stage = run.stages[index]
         self.data = Batches(run, index)
         self.steps, self.sampler = self.data.steps, self.data.sampler
         device, amp = run.ranks.device, run.config.amp
-        self.clock = Clock(["lr", "progress", "annealing"], self.steps, device)
-        self.step = Step(run, index, self.clock.values["lr"], self.clock.values["progress"])
+        self.first, self.before, self.epochs = chain([s for _, s in run.stages], index)
+        if self.stage.optimizer == "fresh" or optimizer is None:
+            optimizer = create_optimizer(self.model, self.first)
+        self.optimizer = optimizer
+        scales = {group["lr_scale"] for group in optimizer.param_groups}
+        self.scales = sorted({1.0, self.first.head_lr, *scales})  # a column of rates for each
+        names = ["progress", "annealing", *(f"lr · {scale}" for scale in self.scales)]
+        self.clock = Clock(names, self.steps, device)
+        self.step = Step(run, index, self._rate(1.0), self.clock.values["progress"])
         self.parallel: nn.Module = self.step
         if run.ranks.world > 1:
             # What a method builds may have parts that a step leaves out.
             extra = run.method.build_model is not plain_model
             self.parallel = DistributedDataParallel(self.step, find_unused_parameters=extra)
         self.annealed = [m for m in self.model.modules() if isinstance(m, AnnealedMarginHead)]
-        self.first, self.before, self.epochs = chain([s for _, s in run.stages], index)
-        if self.stage.optimizer == "fresh" or optimizer is None:
-            optimizer = create_optimizer(self.model, self.first)
-        self.optimizer = optimizer
         self.average = WeightAverage(self.model, self.stage.ema) if self.stage.ema else None
         self.scaler = torch.amp.grad_scaler.GradScaler(device.type, enabled=amp == "fp16")
         self.statistics = EpochStatistics(run.dataset.class_counts, device)
@@ -116,21 +119,28 @@ class StageTraining:
 
     def begin_epoch(self, epoch: int, start: int) -> list[float]:
         """Lay down what the steps of an epoch look up; return the rate of each."""
-        rows = []
+        rows, rates = [], []
         for step in range(self.steps):
             done = epoch + step / self.steps
             progress = done / self.stage.epochs
             lr = rate(self.first, self.before + done, self.epochs)
-            rows.append([lr, progress, annealed(self.stage.annealing, progress)])
+            margin = annealed(self.stage.annealing, progress)
+            rows.append([progress, margin, *(lr * scale for scale in self.scales)])
+            rates.append(lr)
         self.clock.begin(rows, start)
         self.data.begin(epoch, start)
-        return [lr for lr, _, _ in rows]
+        return rates
 
     def set_rate(self, lr: float) -> None:
-        """Give the optimizer its rate, which on a GPU it reads from the device."""
-        shared = self.clock.values["lr"] if self.run.ranks.device.type == "cuda" else lr
+        """Give the optimizer its rates, which on a GPU it reads from the device."""
+        shared = self.run.ranks.device.type == "cuda"
         for group in self.optimizer.param_groups:
-            group["lr"] = shared
+            scale = group["lr_scale"]
+            group["lr"] = self._rate(scale) if shared else lr * scale
+
+    def _rate(self, scale: float) -> Tensor:
+        """Return the rate of the present step, times a scale, on the device."""
+        return self.clock.values[f"lr · {scale}"]
 
     def train_step(self) -> None:
         """Take one step, which is device work alone where the data is resident."""
@@ -177,7 +187,7 @@ class StageTraining:
             fair_features = self.model.features(fair[0]).float()
         sampler.update(
             self.model.head,
-            self.clock.values["lr"],
+            self._rate(self.first.head_lr),
             features.float(),
             first.labels,
             first.positions,
@@ -223,6 +233,8 @@ class StageTraining:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:
+            group.setdefault("lr_scale", 1.0)  # older checkpoints have one rate
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.scaler.load_state_dict(state["scaler"])
