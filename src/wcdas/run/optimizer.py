@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 from timm.models import group_parameters
-from timm.optim import auto_group_layers  # type: ignore[attr-defined]
 from torch import Tensor, nn
 
 from wcdas.backbones import Backbone
@@ -83,8 +82,8 @@ def _scales(backbone: Backbone, layer_decay: float) -> dict[nn.Parameter, float]
         return dict.fromkeys(named.values(), 1.0)
     if hasattr(network, "group_matcher"):
         depths = group_parameters(network, network.group_matcher(coarse=False), reverse=True)
-    else:
-        depths = auto_group_layers(network)
+    else:  # a layer of our own ResNets is a convolution and the two vectors of a batch norm
+        depths = {name: i // 3 for i, name in enumerate(named)}
     last = max(depths[name] for name in named)
     return {p: layer_decay ** (last - depths[name]) for name, p in named.items()}
 
