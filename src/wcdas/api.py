@@ -312,7 +312,8 @@ def _train(
         created = given is not None and here.is_main
         if created:
             folder.create(table)
-        announce(console, config, dataset, folder, here.device, notes)
+        weights = run.model.backbone.weights_from
+        announce(console, config, dataset, folder, here.device, weights, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
         with nothing_left_behind(folder, created), _busy(console, "decoding the images"):
             _ = run.train_images, run.test_images

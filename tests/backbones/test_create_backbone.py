@@ -108,3 +108,32 @@ def test_building_leaves_the_network_ready_to_train():
 def test_importing_the_package_does_not_import_timm():
     code = "import sys, wcdas.backbones; sys.exit('timm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_paths_are_dropped_in_training_alone():
+    torch.manual_seed(0)
+    plain = create_backbone("tf_efficientnet_lite0").eval()
+    torch.manual_seed(0)
+    dropping = create_backbone("tf_efficientnet_lite0", drop_path=0.3).eval()
+    images = torch.randn(2, 3, 32, 32)
+    assert torch.equal(plain(images), dropping(images))
+    rates = [part.drop_prob for part in dropping.modules() if hasattr(part, "drop_prob")]
+    assert rates == sorted(rates)
+    assert max(rates) == pytest.approx(0.3 * 15 / 16)  # the rate would be that of a 17th block
+
+
+@pytest.mark.parametrize("name", ["resnet32", "identity", "vgg11", "res2net50_14w_8s"])
+def test_networks_without_paths_to_drop(name):
+    """The last of them takes a rate, and does nothing with it."""
+    with pytest.raises(InputError, match=f"drop_path is 0.1, but {name} has no paths to drop"):
+        create_backbone(name, drop_path=0.1)
+
+
+def test_a_rate_that_drops_everything():
+    with pytest.raises(InputError, match=r"drop_path is 1\.0; expected"):
+        create_backbone("resnet18", drop_path=1.0)
+
+
+def test_the_size_a_network_is_made_for_is_named():
+    with pytest.raises(InputError, match="such as the 256 it is made for"):
+        create_backbone("swinv2_tiny_window8_256", input_size=100)

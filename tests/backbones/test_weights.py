@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import timm
 import torch
+from timm.layers import resample_abs_pos_embed
 
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
@@ -136,3 +137,67 @@ def test_files_of_another_kind(tmp_path):
     assert "not a .safetensors or .pth" in refused("resnet32", tmp_path / "w.npz")
     torch.save([1, 2], tmp_path / "list.pth")
     assert "no state_dict" in refused("resnet32", tmp_path / "list.pth")
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 18802816\n",
+            "Git LFS pointer, not the weights; fetch them with git lfs pull",
+        ),
+        (b"\n<!DOCTYPE html>\n<html><body>Not found</body></html>" * 9, "a web page"),
+    ],
+    ids=["git-lfs", "html"],
+)
+def test_what_a_download_may_leave_instead(tmp_path, suffix, content, said):
+    path = tmp_path / f"w{suffix}"
+    path.write_bytes(content)
+    assert said in refused("resnet32", path)
+
+
+def test_it_is_known_where_weights_came_from(tmp_path, classifier):
+    path = save(classifier.state_dict(), tmp_path / "w.safetensors")
+    assert create_backbone("resnet18", weights=path).weights_from == f"file {path}"
+    assert not create_backbone("resnet18").pretrained
+    own = save(create_backbone("resnet32").state_dict(), tmp_path / "own.pth")
+    assert create_backbone("resnet32", weights=own).weights_from == f"file {own}"
+
+
+@pytest.mark.parametrize("classes", [0, 7, 1000])
+def test_positions_of_another_size_are_resampled(tmp_path, classes):
+    """With any classifier in the file, or none."""
+    torch.manual_seed(0)
+    trained = timm.create_model("vit_tiny_patch16_224", num_classes=classes)
+    path = save(trained.state_dict(), tmp_path / "w.safetensors")
+    loaded = create_backbone("vit_tiny_patch16_224", input_size=64, weights=path).network
+    expected = resample_abs_pos_embed(trained.pos_embed, [4, 4], num_prefix_tokens=1)
+    torch.testing.assert_close(loaded.pos_embed, expected)
+    others = trained.blocks.state_dict()
+    assert all(torch.equal(value, others[k]) for k, value in loaded.blocks.state_dict().items())
+
+
+def test_resampling_excuses_nothing_else(tmp_path):
+    state = timm.create_model("vit_tiny_patch16_224", num_classes=0).state_dict()
+    del state["blocks.3.mlp.fc1.weight"]
+    path = save(state, tmp_path / "w.safetensors")
+    message = refused("vit_tiny_patch16_224", path, input_size=64)
+    assert "blocks.3.mlp.fc1.weight is missing" in message
+
+
+@pytest.mark.parametrize("classes", [0, 7])
+@pytest.mark.filterwarnings("ignore")  # of what timm resamples with
+def test_windows_of_another_size_are_resampled(tmp_path, classes):
+    trained = timm.create_model("swin_tiny_patch4_window7_224", num_classes=classes)
+    path = save(trained.state_dict(), tmp_path / "w.pth")
+    loaded = create_backbone("swin_tiny_patch4_window7_224", input_size=128, weights=path).network
+    assert torch.equal(
+        loaded.layers[3].blocks[1].mlp.fc1.weight, trained.layers[3].blocks[1].mlp.fc1.weight
+    )
+
+
+def test_a_size_that_cannot_be_resampled(tmp_path):
+    path = save(timm.create_model("mixer_s16_224").state_dict(), tmp_path / "w.pth")
+    assert "choose input_size=224, or" in refused("mixer_s16_224", path, input_size=64)
+    create_backbone("mixer_s16_224", input_size=224, weights=path)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from wcdas.backbones.base import Backbone, Identity
 from wcdas.backbones.necks import create_neck, list_necks
+from wcdas.backbones.pretrained import WeightsUnavailable, packaged
 from wcdas.backbones.resnets import ResNet10, ResNet32
-from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone
-from wcdas.backbones.weights import WeightsUnavailable, load_weights
+from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone, no_drop_path
+from wcdas.backbones.weights import load_weights, weights_file
+from wcdas.checks import check_from_zero
 from wcdas.errors import InputError
 
 BACKBONES: dict[str, Callable[[int], Backbone]] = {
@@ -37,7 +39,12 @@ COMMON_TIMM = [
 
 
 def create_backbone(
-    name: str, *, channels: int = 3, input_size: int = 32, weights: str | Path | None = None
+    name: str,
+    *,
+    channels: int = 3,
+    input_size: int = 32,
+    weights: str | Path | None = None,
+    drop_path: float = 0.0,
 ) -> Backbone:
     """Build a backbone by name: one of `list_backbones()` or any model of timm.
 
@@ -46,13 +53,14 @@ def create_backbone(
             features) or a name of timm.
         channels: of the images; for `identity` the length of a feature vector.
         input_size: side of the images in pixels; only models of a fixed size look at it.
-        weights: None (from scratch), "pretrained" (timm's, from the cache or the Hub) or a
-            `.safetensors` or `.pth` file of the same backbone; a neck or a classifier in it is
-            left out.
+        weights: None (from scratch), "pretrained" (timm's, from the cache of the Hub, an installed
+            package or the Hub) or a `.safetensors` or `.pth` file of the same backbone; a neck or a
+            classifier in it is left out. `weights_from` of the backbone says where they came from.
+        drop_path: rate of stochastic depth, at the last layer, for networks of timm that have it.
 
     Raises:
-        WeightsUnavailable: pretrained weights are neither in the cache nor at a Hub that answers
-            within 5 s.
+        WeightsUnavailable: pretrained weights are neither in the cache, nor in a package, nor at a
+            Hub that answers within 5 s.
 
     Example:
         >>> backbone = create_backbone("resnet32", channels=1)
@@ -64,9 +72,12 @@ def create_backbone(
             f"backbone {name!r} got {channels} channels of {input_size} pixels; "
             "expected at least 1 of each"
         )
+    check_from_zero("drop_path", drop_path, below=1)
     if name not in BACKBONES:
         check_timm_name(name)
-        return TimmBackbone(name, channels, input_size, weights)
+        return TimmBackbone(name, channels, input_size, weights, drop_path)
+    if drop_path:
+        raise no_drop_path(name, drop_path)
     backbone = BACKBONES[name](channels)
     if weights == "pretrained":
         raise WeightsUnavailable(
@@ -74,8 +85,9 @@ def create_backbone(
             "backbone.weights or choose a backbone of timm"
         )
     if weights is not None:
-        load_weights(backbone, Path(weights))
-        backbone.pretrained = True
+        found = weights_file(Path(weights))
+        load_weights(backbone, found)
+        backbone.weights_from = found.origin
     return backbone
 
 
@@ -103,4 +115,5 @@ __all__ = [
     "create_neck",
     "list_backbones",
     "list_necks",
+    "packaged",
 ]

@@ -17,14 +17,14 @@ class Backbone(nn.Module):
 
     `forward_map` gives the feature map before pooling, `pool` turns it into a vector, and the neck,
     if one is attached, that into the features. `mean` and `std` are the normalisation, one number a
-    channel, that pretrained weights expect; None where the data decides. `pretrained` says whether
-    the weights came from a file.
+    channel, that pretrained weights expect; None where the data decides. `weights_from` says in
+    words where the weights came from, and is empty from scratch.
     """
 
     num_features: int
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    pretrained: bool = False
+    weights_from: str = ""
     neck_settings: tuple[str, int] = ("none", 0)
 
     def __init__(self) -> None:
@@ -42,6 +42,11 @@ class Backbone(nn.Module):
         self.neck, self.neck_settings = neck, (name, features)
         self.num_features = neck.out_features
         return self
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the weights have learnt already."""
+        return bool(self.weights_from)
 
     @property
     def pooled_features(self) -> int:
@@ -148,6 +153,7 @@ class Experts(Backbone):
         self.branches = nn.ModuleList(branches)
         self.num_features = sum(self.sizes)
         self.mean, self.std = backbone.mean, backbone.std
+        self.weights_from = backbone.weights_from
 
     def forward_map(self, x: Tensor) -> Tensor:
         shared = self.trunk(x)

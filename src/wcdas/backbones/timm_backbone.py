@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone, Branch
-from wcdas.backbones.weights import CLASSIFIERS, load_weights, pretrained_file, unavailable
+from wcdas.backbones.pretrained import find_pretrained
+from wcdas.backbones.weights import CLASSIFIERS, Weights, load_weights, only, weights_file, without
 from wcdas.errors import InputError, first_line
 
 ALIASES = {"resnext50": "resnext50_32x4d"}
@@ -23,43 +24,76 @@ class TimmBackbone(Backbone):
     network: Any
 
     def __init__(
-        self, name: str, channels: int = 3, input_size: int = 224, weights: str | Path | None = None
+        self,
+        name: str,
+        channels: int = 3,
+        input_size: int = 224,
+        weights: str | Path | None = None,
+        drop_path: float = 0.0,
     ) -> None:
         import timm
         from timm.data.config import resolve_model_data_config
 
         super().__init__()
-        name = ALIASES.get(name, name)
-        config: Any = timm.get_pretrained_cfg(name)
-        options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
+        self.name, self.drop_path = ALIASES.get(name, name), drop_path
+        config: Any = timm.get_pretrained_cfg(self.name)
+        options: dict[str, Any] = {"in_chans": channels}
         if config and config.fixed_input_size:
             options["img_size"] = input_size
-        if weights == "pretrained":
-            if not config or not config.has_weights:
-                raise unavailable(name, "timm has none for this model")
-            # timm would ask the Hub again, with retries; a file it takes as it is.
-            options["pretrained_cfg_overlay"] = {
-                "file": pretrained_file(name, config),
-                "custom_load": config.custom_load == "hf",
-            }
+        if drop_path:
+            options["drop_path_rate"] = drop_path
         try:
-            network: Any = timm.create_model(name, pretrained=weights == "pretrained", **options)
+            self.network = timm.create_model(self.name, num_classes=0, **options)
             with torch.no_grad():
-                features = network.eval()(torch.zeros(1, channels, input_size, input_size))
+                features = self.network.eval()(torch.zeros(1, channels, input_size, input_size))
         except (AssertionError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+            if "drop_path_rate" in str(error):
+                raise no_drop_path(self.name, drop_path) from None
+            made_for = config.input_size[-1] if config else 224
             raise InputError(
-                f"backbone {name!r} does not take {channels} channels of {input_size} pixels: "
-                f"{first_line(error)}; choose another size or backbone"
+                f"backbone {self.name!r} does not take {channels} channels of {input_size} pixels: "
+                f"{first_line(error)}; choose another size, such as the {made_for} it is made "
+                "for, or another backbone"
             ) from error
-        if weights is not None and weights != "pretrained":
-            load_file(network, Path(weights), channels)
-        self.name, self.pretrained = name, weights is not None
-        self.network = network.train()
+        if drop_path and not drops_paths(self.network):
+            raise no_drop_path(self.name, drop_path)
         self.num_features = features.shape[1]
         if weights is not None:
-            normal = resolve_model_data_config(network)
+            own = weights != "pretrained"
+            found = weights_file(Path(weights)) if own else find_pretrained(self.name, config)
+            self._load(found, own, options)
+            self.weights_from = found.origin
+            normal = resolve_model_data_config(self.network)
             self.mean = per_channel(normal["mean"], channels)
             self.std = per_channel(normal["std"], channels)
+        self.network.train()
+
+    def _load(self, found: Weights, own: bool, options: dict[str, Any]) -> None:
+        """Take weights as they are, or as timm converts them: other names, another size."""
+        import timm
+
+        config = self.network.pretrained_cfg
+        classifiers = names(config.get("classifier")) or CLASSIFIERS
+        state = adapted(found.state, names(config.get("first_conv")), options["in_chans"])
+
+        def convert() -> dict[str, Tensor]:
+            overlay: dict[str, Any] = {"state_dict": found.state}
+            classes: dict[str, Any] = {}
+            if own:  # it has any classifier, or none; timm expects one
+                classes = {"num_classes": 1}
+                whole = timm.create_model(self.name, **options, **classes).state_dict()
+                kept = without(state, classifiers) | only(whole, classifiers)
+                overlay = {"state_dict": kept, "first_conv": None, "classifier": None}
+            network = timm.create_model(
+                self.name, pretrained=True, pretrained_cfg_overlay=overlay, **options, **classes
+            )
+            return dict(network.state_dict())
+
+        size, remedy = config["input_size"][-1], found.remedy
+        if options.get("img_size", size) != size:
+            remedy = f"choose input_size={size}, or {remedy}"
+        weights = found._replace(state=state, remedy=remedy)
+        load_weights(self.network, weights, classifiers, convert)
 
     def forward_map(self, x: Tensor) -> Tensor:
         return self.network.forward_features(x)
@@ -80,7 +114,9 @@ class TimmBackbone(Backbone):
         channels = (64, 128, *(max(1, round(width * c)) for c in (256, 512)))
 
         def branch() -> Backbone:
-            fresh: Any = timm.create_model(self.name, num_classes=0, channels=channels)
+            fresh: Any = timm.create_model(
+                self.name, num_classes=0, channels=channels, drop_path_rate=self.drop_path
+            )
             layers = nn.Sequential(fresh.layer3, fresh.layer4)
             source = own if self.pretrained else None
             return Branch(layers, fresh.num_features).started_from(source)
@@ -88,18 +124,30 @@ class TimmBackbone(Backbone):
         return trunk, branch
 
 
-def load_file(network: Any, path: Path, channels: int) -> None:
+def no_drop_path(name: str, drop_path: float) -> InputError:
+    return InputError(
+        f"backbone.drop_path is {drop_path:g}, but {name} has no paths to drop; leave it out, or "
+        "choose another backbone"
+    )
+
+
+def drops_paths(network: nn.Module) -> bool:
+    """Some networks take a rate and do nothing with it."""
+    from timm.layers.drop import DropPath
+
+    return any(isinstance(part, DropPath) and part.drop_prob > 0 for part in network.modules())
+
+
+def adapted(
+    state: dict[str, Tensor], first_layers: tuple[str, ...], channels: int
+) -> dict[str, Tensor]:
+    """The weights for images of `channels`, where those given are for three."""
     from timm.models import adapt_input_conv
 
-    config = network.pretrained_cfg
-
-    def adapt(state: dict[str, Tensor]) -> None:
-        for layer in names(config.get("first_conv")):
-            weight = state.get(f"{layer}.weight")
-            if weight is not None and weight.shape[1] == 3 != channels:
-                state[f"{layer}.weight"] = adapt_input_conv(channels, weight)
-
-    load_weights(network, path, names(config.get("classifier")) or CLASSIFIERS, adapt)
+    for name in (f"{layer}.weight" for layer in first_layers):
+        if name in state and state[name].shape[1] == 3 != channels:
+            state = state | {name: adapt_input_conv(channels, state[name])}
+    return state
 
 
 def names(entry: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -1,12 +1,10 @@
-"""Weights of a backbone: from a file, in which nothing is executed, or of timm, from the Hub."""
+"""Weights of a backbone from a file, in which nothing is executed."""
 
 import pickle
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import safetensors.torch
 import torch
@@ -19,7 +17,23 @@ from wcdas.errors import InputError, first_line
 CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
 # What a network is wrapped in: DDP, the model of a run, a backbone of timm.
 PREFIXES = ("module.", "backbone.", "network.")
-SECONDS = 5.0  # that the Hub has to answer
+UNREADABLE = (SafetensorError, OSError, RuntimeError, EOFError, ValueError)
+
+
+class Weights(NamedTuple):
+    """Tensors by name, the file they are from, what a user would call that, and what to do where
+    they do not fit."""
+
+    state: dict[str, Tensor]
+    path: Path
+    origin: str
+    remedy: str
+
+
+def weights_file(path: Path) -> Weights:
+    """A user's own file; what wraps the backbone in it is taken off."""
+    remedy = "choose the backbone the file was trained with"
+    return Weights(unwrap(read_weights(path)), path, f"file {path}", remedy)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -34,15 +48,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         stored = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise InputError(
-            f"weights file {str(path)!r} is damaged or holds more than tensors, and code in a file "
-            "is never run; save its state_dict as .safetensors"
-        ) from None
-    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError) as error:
-        raise InputError(
-            f"weights file {str(path)!r} cannot be read: {first_line(error)}"
-        ) from None
+    except (pickle.UnpicklingError, *UNREADABLE) as error:
+        raise InputError(f"weights file {str(path)!r} {_reason(path, error)}") from None
     for key in ("state_dict", "model"):
         if isinstance(stored, dict) and isinstance(stored.get(key), dict):
             stored = stored[key]
@@ -51,25 +58,47 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return {str(name): value for name, value in stored.items() if isinstance(value, Tensor)}
 
 
+def _reason(path: Path, error: Exception) -> str:
+    """Say what is wrong with a file that cannot be read, and what to do."""
+    if isinstance(error, OSError):
+        return f"cannot be read: {first_line(error)}"
+    with path.open("rb") as file:
+        beginning = file.read(100).lstrip().lower()
+    if beginning.startswith(b"version https://git-lfs"):
+        return "is a Git LFS pointer, not the weights; fetch them with git lfs pull"
+    if beginning.startswith((b"<!doctype html", b"<html")):
+        return "is a web page, not weights; download the file itself"
+    if isinstance(error, pickle.UnpicklingError):
+        return (
+            "is damaged or holds more than tensors, and code in a file is never run; save its "
+            "state_dict as .safetensors"
+        )
+    return f"cannot be read: {first_line(error)}; if it is cut off, fetch it again"
+
+
 def load_weights(
     network: nn.Module,
-    path: Path,
+    weights: Weights,
     classifiers: tuple[str, ...] = CLASSIFIERS,
-    adapt: Callable[[dict[str, Tensor]], None] | None = None,
+    convert: Callable[[], dict[str, Tensor]] | None = None,
 ) -> None:
-    """Fill the network from a file; neck and classifier in it are left out, all else must fit."""
-    given = unwrap(read_weights(path))
-    if adapt:
-        adapt(given)
-    expected = network.state_dict()
-    wrong = differences(given, expected, classifiers)
+    """Fill the network; neck and classifier among the weights are left out, all else must fit.
+
+    `convert` gives the weights in another form, where they do not fit as they are.
+    """
+    given, own = weights.state, network.state_dict()
+    expected = {name: tensor for name, tensor in own.items() if tensor.numel()}
+    wrong = differences(without(given, classifiers), expected)
+    if wrong and convert is not None:
+        with suppress(Exception):  # a converter stumbles anywhere over weights of others
+            given, wrong = convert(), []
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise InputError(
-            f"weights file {str(path)!r} does not fit the backbone: {'; '.join(wrong[:3])}{more}; "
-            "choose the backbone the file was trained with"
+            f"weights file {str(weights.path)!r} does not fit the backbone: "
+            f"{'; '.join(wrong[:3])}{more}; {weights.remedy}"
         )
-    network.load_state_dict({name: given.get(name, expected[name]) for name in expected})
+    network.load_state_dict(own | {name: given[name] for name in expected if name in given})
 
 
 def unwrap(given: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -80,9 +109,19 @@ def unwrap(given: dict[str, Tensor]) -> dict[str, Tensor]:
     return given
 
 
-def differences(
-    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], classifiers: tuple[str, ...]
-) -> list[str]:
+def only(state: Mapping[str, Tensor], layers: tuple[str, ...]) -> dict[str, Tensor]:
+    """The tensors of these layers."""
+    prefixes = tuple(f"{layer}." for layer in layers)
+    return {name: tensor for name, tensor in state.items() if name.startswith(prefixes)}
+
+
+def without(state: Mapping[str, Tensor], layers: tuple[str, ...]) -> dict[str, Tensor]:
+    """The tensors of all other layers."""
+    left_out = only(state, layers)
+    return {name: tensor for name, tensor in state.items() if name not in left_out}
+
+
+def differences(given: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
     """The reasons why `given` cannot be loaded as `expected`, one short phrase each."""
     wrong = [
         f"{name} is missing"
@@ -95,69 +134,5 @@ def differences(
         for name, tensor in expected.items()
         if name in given and given[name].shape != tensor.shape
     ]
-    wrong += [
-        f"{name} is unknown"
-        for name in given
-        if name not in expected and not name.startswith(tuple(c + "." for c in classifiers))
-    ]
+    wrong += [f"{name} is unknown" for name in given if name not in expected]
     return wrong
-
-
-class WeightsUnavailable(InputError):  # noqa: N818
-    """Pretrained weights that cannot be had here and now; training from scratch is possible."""
-
-
-def unavailable(name: str, reason: str) -> WeightsUnavailable:
-    return WeightsUnavailable(
-        f"pretrained weights of {name!r} cannot be had: {reason}; "
-        "train from scratch or give a file with backbone.weights"
-    )
-
-
-def pretrained_file(name: str, config: Any) -> str:
-    """The path of the weights file of a timm model, downloaded if it has to be."""
-    from huggingface_hub import hf_hub_download, hf_hub_url, is_offline_mode, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError
-
-    if not config.hf_hub_id:
-        raise unavailable(name, "timm names none on the Hub")
-    repository, _, revision = config.hf_hub_id.partition("@")
-    place = {"repo_id": repository, "revision": revision or None}
-    named = config.hf_hub_filename
-    files = [named] if named else ["model.safetensors", "pytorch_model.bin"]
-    for file in files:
-        if isinstance(path := try_to_load_from_cache(**place, filename=file), str):
-            return path
-    if is_offline_mode():
-        raise unavailable(name, "they are not in the cache and HF_HUB_OFFLINE is set")
-    if not answers(hf_hub_url(**place, filename=files[0])):
-        raise unavailable(name, "the Hub cannot be reached")
-    for file in files:
-        try:
-            return hf_hub_download(**place, filename=file, etag_timeout=SECONDS)
-        except EntryNotFoundError:
-            continue
-        except Exception as error:
-            raise unavailable(name, first_line(error)) from error
-    raise unavailable(name, f"{config.hf_hub_id} holds no {' or '.join(files)}")
-
-
-def answers(url: str, seconds: float = SECONDS) -> bool:
-    """Tell whether a server says anything to one request, name lookup included, in that time."""
-    answered = threading.Event()
-
-    def ask() -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")
-            with urllib.request.urlopen(request, timeout=seconds):
-                answered.set()
-        except urllib.error.HTTPError:
-            answered.set()
-        except OSError:
-            pass
-
-    # A socket's time limit does not bound the name lookup; waiting on a thread does.
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return answered.is_set()

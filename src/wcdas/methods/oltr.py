@@ -58,7 +58,7 @@ class AttentiveBackbone(Backbone):
         super().__init__()
         self.inner = inner
         self.num_features = inner.num_features
-        self.mean, self.std, self.pretrained = inner.mean, inner.std, inner.pretrained
+        self.mean, self.std, self.weights_from = inner.mean, inner.std, inner.weights_from
         self.attention = ModulatedAttention(inner.pooled_features)
         self.attends = Switch()
 

@@ -139,6 +139,7 @@ def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Back
         channels=dataset.channels,
         input_size=config.input_size,
         weights=config.backbone.weights or None,
+        drop_path=config.backbone.drop_path,
     ).attach_neck(config.neck.name, config.neck.features)
     parts = Parts(
         backbone,

@@ -37,9 +37,10 @@ def announce(
     dataset: Dataset,
     folder: RunFolder,
     device: torch.device,
+    weights: str,
     notes: Sequence[str],
 ) -> None:
-    """Say what is trained on what before training starts."""
+    """Say what is trained on what before training starts, and where its weights came from."""
     size = f" at {config.input_size} px" if config.input_size else ""
     neck = f"neck {config.neck.name} and " if config.neck.name != "none" else ""
     tell(
@@ -48,6 +49,7 @@ def announce(
         *(f"note: {note}" for note in notes),
         f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
         f"{device}",
+        *([f"  weights: {weights}"] if weights else []),
         *(_described(config, name, stage) for name, stage in planned(config.stages)),
         f"run folder: {folder.path}",
     )

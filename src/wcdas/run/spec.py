@@ -213,6 +213,12 @@ class Stage:
 class BackboneConfig:
     name: str = key("resnet32", "`wcdas list backbones`")
     weights: str = key("", '`""` (from scratch), `pretrained`, or a file')
+    drop_path: float = key(
+        0.0,
+        "rate of stochastic depth at the last layer, for networks of timm that have it",
+        at_least=0,
+        below=1,
+    )
 
 
 @dataclass(frozen=True)
