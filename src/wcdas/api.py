@@ -20,7 +20,7 @@ from wcdas.errors import InputError
 from wcdas.evaluation import result_table
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
-from wcdas.processes import choose_device, ranks
+from wcdas.processes import Ranks, choose_device, ranks, spare_cores
 from wcdas.report import report_on
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
@@ -34,6 +34,7 @@ from wcdas.run.folder import (
     nothing_left_behind,
     run_table,
 )
+from wcdas.run.frozen import FrozenDataset, compute_features, freeze, frozen_for
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.loop import Loop
 from wcdas.run.recipes import Settings, data_settings
@@ -186,9 +187,6 @@ def sweep(
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
         dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
-        parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, dataset)
-        workers = shared_workers(workers, parallel)
-        check_known(plan, parallel, device, dataset)
         resolved = {
             method: plan.request(method).resolve(dataset, plan.source, kind, plan.skip_bad)
             for method in plan.methods
@@ -196,14 +194,26 @@ def sweep(
         configs = {method: config for method, (config, _) in resolved.items()}
         plan, configs = settled(plan, configs, dataset, folder, stored)
     with _busy(console, "preparing the models"):
-        check_buildable(configs, dataset, folder, workers)
+        readers = spare_cores() if workers is None else workers
+        trained_on = frozen_for(configs, dataset, readers)
+        one = trained_on[plan.methods[0]]
+        parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, one)
+        check_known(plan, parallel, device, one)
+        check_buildable(configs, trained_on, folder, readers)
+    workers = shared_workers(workers, parallel)
+    for features in dict.fromkeys(trained_on.values()):
+        if isinstance(features, FrozenDataset):
+            here = Ranks(0, 1, choose_device(device))
+            compute_features(features, here, readers, console)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
         around = Surroundings(device, workers, create_callbacks(callbacks), report)
-        _train(config, dataset, run, around, interrupt=interrupt)
+        features = trained_on[config.method]
+        frozen = features if isinstance(features, FrozenDataset) else None
+        _train(config, dataset, run, around, interrupt=interrupt, features=frozen)
 
     command = partial(train_command, device, workers, callbacks, report)
-    apart = in_processes(parallel, device, dataset)
+    apart = in_processes(parallel, device, one)
     # Most notes are of the data, so that all methods have the same.
     notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
     run_sweep(
@@ -294,10 +304,12 @@ def _train(
     given: Sequence[Table] | None = None,
     notes: Sequence[str] = (),
     interrupt: Interrupt | None = None,
+    features: FrozenDataset | None = None,
 ) -> None:
     """Train, evaluate and report, from the last checkpoint if there is one.
 
-    `given` is what was set for a new run; None for one whose folder says what it is.
+    `given` is what was set for a new run; None for one whose folder says what it is. `features` are
+    those of a frozen network, where they are computed already.
     """
     with (
         ranks(around.device) as here,
@@ -305,21 +317,32 @@ def _train(
         _deterministic(config.deterministic),
     ):
         console = around.console if here.is_main else None
+        workers = spare_cores() if around.workers is None else around.workers
         with _busy(console, "preparing the model"):
             method = find_method(config.method)
-            run = build_run(config, method, dataset, folder, here, around.workers)
+            trained_on = features or dataset
+            if config.frozen and features is None:
+                trained_on = freeze(config, dataset, workers)
+            run = build_run(config, method, trained_on, folder, here, workers)
         table = folder.read_run() if given is None else run_table(config, dataset, given)
         created = given is not None and here.is_main
         if created:
-            folder.create(table)
-        weights = run.model.backbone.weights_from
-        announce(console, config, dataset, folder, here.device, weights, notes)
+            folder.claim()
+        network = (
+            trained_on.network if isinstance(trained_on, FrozenDataset) else run.model.backbone
+        )
+        announce(console, config, dataset, folder, here.device, network.weights_from, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
-        with nothing_left_behind(folder, created), _busy(console, "decoding the images"):
-            _ = run.train_images, run.test_images
-        with nothing_left_behind(folder, created), followers.of(folder, table):
-            Loop(run, followers, interrupt, console).train()
-            outputs = finish(run)
+        with nothing_left_behind(folder, created):
+            if features is None and isinstance(trained_on, FrozenDataset):
+                compute_features(trained_on, here, workers, console)
+            if created:
+                folder.create(table)
+            with _busy(console, "decoding the images"):
+                _ = run.train_images, run.test_images
+            with followers.of(folder, table):
+                Loop(run, followers, interrupt, console).train()
+                outputs = finish(run)
         if around.report and outputs is not None:
             with _busy(console, "writing the report"):
                 _report(folder, outputs, dataset, console)

@@ -56,6 +56,10 @@ Top = Annotated[int, whole_number("K", "How many classes.")]
 Abstain = Annotated[float | None, number("P", "Say “unsure” below this probability.")]
 Overwrite = Annotated[bool, flag("--overwrite", "Replace a file that is there.")]
 SkipBad = Annotated[bool, flag("--skip-bad", "Leave unreadable images out.")]
+Frozen = Annotated[
+    bool,
+    flag("--frozen", "Compute the backbone's features once, train what follows in seconds."),
+]
 Log = Annotated[
     list[str] | None, option("A,B", "tensorboard, wandb, mlflow or none.  [default: tensorboard]")
 ]
@@ -112,6 +116,7 @@ def train(
         str | None, option("NAME", "See `wcdas list methods`.  [default: wcdas-prior]")
     ] = None,
     recipe: Recipe = None,
+    frozen: Frozen = False,
     settings: Set = None,
     seed: Annotated[int | None, whole_number("N", "Of everything random.  [default: 0]")] = None,
     out: Annotated[
@@ -132,6 +137,7 @@ def train(
     Examples:
       wcdas train
       wcdas train ~/pictures --seed 1
+      wcdas train ~/pictures --frozen --set views=8
       wcdas train cifar100-lt --set data.imbalance=50 epochs=100
       wcdas train --method softmax --set stages.representation.lr=0.05
       wcdas train --out runs/digits-lt-wcdas-prior-s0-1 --resume
@@ -146,7 +152,7 @@ def train(
         data,
         method,
         recipe=recipe,
-        settings=settings,
+        settings=[*(settings or []), *(["frozen=true"] if frozen else [])],
         seed=seed,
         out=out,
         resume=resume,
@@ -172,6 +178,7 @@ def sweep(
         whole_number("K", "Runs at a time.  [default: what fits on a GPU, 1 on a CPU]"),
     ] = None,
     recipe: Recipe = None,
+    frozen: Frozen = False,
     settings: Set = None,
     out: Annotated[
         Path | None, option("DIR", "The sweep's folder.  [default: runs/DATA-sweep-N]")
@@ -198,6 +205,7 @@ def sweep(
     Examples:
       wcdas sweep digits-lt --methods softmax,wcdas --seeds 3
       wcdas sweep ~/pictures --methods softmax,wcdas-prior --parallel 2
+      wcdas sweep ~/pictures --methods softmax,wcdas-prior --frozen
       wcdas sweep cifar100-lt --methods wcdas,wcdas-meta --set epochs=100
       wcdas sweep --methods softmax,wcdas --log tensorboard,mlflow
       wcdas sweep --out runs/digits-lt-sweep-1 --resume
@@ -213,7 +221,7 @@ def sweep(
         seeds,
         parallel=parallel,
         recipe=recipe,
-        settings=settings,
+        settings=[*(settings or []), *(["frozen=true"] if frozen else [])],
         out=out,
         resume=resume,
         device=device,

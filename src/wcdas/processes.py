@@ -80,6 +80,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def spare_cores() -> int:
+    """How many cores there are beside the one that this process needs."""
+    return max(0, (os.cpu_count() or 1) - 1)
+
+
 def count() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

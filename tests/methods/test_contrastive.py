@@ -121,7 +121,7 @@ def test_feature_vectors_are_refused(name, tmp_path):
     split = open_dataset("digits-lt").train
     np.save(tmp_path / "pixels.npy", split.pixels.flatten(1).float().numpy() / 255)
     np.save(tmp_path / "pixels_labels.npy", split.labels.numpy())
-    message = f"{name} trains the features, but the backbone is 'identity'; give images"
+    message = f"{name} trains the features, but here they are given; take images"
     with pytest.raises(InputError, match=message):
         train(name, tmp_path / "run", data=tmp_path / "pixels.npy")
     assert not (tmp_path / "run").exists()

@@ -68,10 +68,10 @@ def test_a_foreign_file(file):
         load_model(rewritten(file, None))
 
 
-@pytest.mark.parametrize("format", [0, 3, None])
+@pytest.mark.parametrize("format", [0, 4, None])
 def test_another_format(file, format):
     facts = asdict(info()) | {"format": format}
-    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1 to 2"):
+    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1 to 3"):
         load_model(rewritten(file, {"wcdas": json.dumps(facts)}))
 
 
@@ -140,7 +140,7 @@ def test_a_file_of_the_first_format(tmp_path):
     path = tmp_path / "model.safetensors"
     save_file(tensors, path, {"wcdas": json.dumps(facts | {"format": 1})})
     model, read = load_model(path)
-    assert (read.format, read.neck) == (2, "none")
+    assert (read.format, read.neck) == (3, "none")
     cosine = F.normalize(backbone.eval()(x)) @ F.normalize(weight).mT
     rho, s = w_rho.sigmoid(), F.softplus(torch.tensor(5.0)) + 1
     z = s * (1 - rho**2) / (2 * math.pi * (1 + rho**2 - 2 * rho * cosine))

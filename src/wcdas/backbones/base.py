@@ -1,4 +1,5 @@
-"""The base of all backbones, the one that does nothing, and the one with several ends."""
+"""The base of all backbones, the one that does nothing, those behind a frozen one and with several
+ends."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -123,6 +124,23 @@ class Identity(Backbone):
     def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
         """There are no layers: experts on features differ by their heads alone."""
         return nn.Identity(), lambda: Identity(self.pooled_features)
+
+
+class FrozenBackbone(Backbone):
+    """A frozen network, and what was trained on its features: a neck, or the necks of experts."""
+
+    def __init__(self, frozen: Backbone, after: Backbone) -> None:
+        super().__init__()
+        self.frozen, self.after = frozen.requires_grad_(False), after
+        self.num_features = after.num_features
+        self.mean, self.std, self.weights_from = frozen.mean, frozen.std, frozen.weights_from
+
+    def forward_map(self, x: Tensor) -> Tensor:
+        """The features of the frozen network, (N, d)."""
+        return self.frozen(x)
+
+    def pool(self, feature_map: Tensor) -> Tensor:
+        return self.after(feature_map)
 
 
 class Experts(Backbone):

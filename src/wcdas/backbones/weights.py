@@ -15,8 +15,8 @@ from wcdas.errors import InputError, first_line
 
 # What may follow a backbone in a file, and is left out: the neck of a run, and classifiers.
 CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
-# What a network is wrapped in: DDP, the model of a run, a backbone of timm.
-PREFIXES = ("module.", "backbone.", "network.")
+# What a network is wrapped in: DDP, the model of a run, a frozen one, a backbone of timm.
+PREFIXES = ("module.", "backbone.", "frozen.", "network.")
 UNREADABLE = (SafetensorError, OSError, RuntimeError, EOFError, ValueError)
 
 

@@ -145,7 +145,11 @@ class BytesImages(StoredImages):
 
 @dataclass(frozen=True, eq=False)
 class FeatureVectors(Split):
-    """Precomputed features: float32 (N, d) on the CPU."""
+    """Precomputed features: float32 (N, d) on the CPU, or (N, views, d).
+
+    Of several views a draw in training takes one, and the first, that of the image as it is, counts
+    everywhere else.
+    """
 
     noun: ClassVar[str] = "samples"
     held: ClassVar[str] = "vectors"

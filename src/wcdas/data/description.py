@@ -1,14 +1,13 @@
 """A dataset in a few numbers and lines: its tail, its warnings, images that are in both splits."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from wcdas.data.dataset import Dataset, Split
-from wcdas.data.sources.assembly import skipped_warning
+from wcdas.data.dataset import Dataset
+from wcdas.data.sources.assembly import digests, skipped_warning
 from wcdas.groups import group_sizes
 
 
@@ -71,16 +70,11 @@ def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
 def duplicates(dataset: Dataset) -> Iterator[str]:
     """Yield lines on test images that are in the training set too, byte for byte."""
     noun = dataset.test.noun
-    trained = {digest: i for i, digest in enumerate(_digests(dataset.train))}
-    same = [(trained[d], i) for i, d in enumerate(_digests(dataset.test)) if d in trained]
+    trained = {digest: i for i, digest in enumerate(digests(dataset.train))}
+    same = [(trained[d], i) for i, d in enumerate(digests(dataset.test)) if d in trained]
     if not same:
         yield f"no test {noun} are training {noun} too"
         return
     yield f"warning: test {noun} that are training {noun} too: {len(same)}, such as"
     for in_train, in_test in same[:5]:
         yield f"  {dataset.test.name(in_test)} = {dataset.train.name(in_train)}"
-
-
-def _digests(split: Split) -> Iterator[bytes]:
-    for i in range(len(split)):
-        yield hashlib.sha256(split.content(i)).digest()

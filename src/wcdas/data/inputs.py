@@ -64,11 +64,11 @@ class Resident:
         boxes = resized_crop_boxes(crop, positions, height, width)
         return resized_crop(inputs, boxes, width)
 
-    def read(self, draws: list[Draw]) -> Iterator[tuple[Tensor, Draw]]:
+    def read(self, draws: list[Draw], crop: Crop | None = None) -> Iterator[tuple[Tensor, Draw]]:
         """Return the inputs of one draw after another, and the draw, on the device."""
         for draw in draws:
             there = draw.to(self.values.device)
-            yield self.values[there.indices], there
+            yield self.take(*there, crop), there
 
     def close(self) -> None:
         """There is nothing to end."""

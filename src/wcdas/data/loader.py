@@ -102,6 +102,7 @@ class TrainLoader(Loader):
         super().__init__(split, batch_size=batch_size, world=world, **options)
         self.steps = len(whole_batches(split.labels, batch_size, world))
         self.augmentation = augmentation
+        self.augments = bool(augmentation.steps) or augmentation.crop_scale is not None
         self.plan: Draw | None = None  # (steps, batch) each
         own = batch_size // world if self.steps > 1 else len(split.labels) // world
         self.ahead = min(self.steps, max(1, AHEAD_BYTES // (max(1, own) * math.prod(self.shape))))
@@ -161,13 +162,20 @@ class TrainLoader(Loader):
         assert isinstance(self.source, Resident)
         draw = Draw(*(column.index_select(0, self.counter).squeeze(0) for column in self.plan))
         if self.features:
-            inputs = self.source.take(*draw, None)
+            inputs = self._view(self.source.take(*draw, None), draw.positions)
         else:
             assert self.images is not None
             inputs = self.images.index_select(0, self.counter % self.ahead).squeeze(0)
             inputs = self.normalise(inputs)
         self.counter += 1
         return Batch(inputs, self.labels[draw.indices], *draw)
+
+    def _view(self, features: Tensor, positions: Tensor) -> Tensor:
+        """Draw one of the views of every image, where there are several; the first is plain."""
+        if features.dim() == 2 or not self.augments:
+            return first_view(features)
+        view = rng.bits(self.keys[AUGMENT], positions, 1) % features.shape[1]
+        return features.take_along_dim(view[:, :, None], dim=1).squeeze(1)
 
     def _crop(self, key: int | Tensor) -> Crop | None:
         scale = self.augmentation.crop_scale
@@ -190,8 +198,27 @@ class EvalLoader(Loader):
         own = torch.arange(self.rank, len(self.labels), self.world)
         draws = [Draw(part, part) for part in own.split(self.batch_size)] if len(own) else []
         for inputs, draw in self.source.read(draws):
-            inputs = inputs if self.features else self.normalise(inputs)
+            inputs = first_view(inputs) if self.features else self.normalise(inputs)
             yield Batch(inputs, self.labels[draw.indices], *draw)
+
+
+class ViewLoader(Loader):
+    """Every image once, in file order, as one view has it; its random numbers are those of a
+    position that is its own, whatever else is in the split."""
+
+    def view(self, positions: Tensor, augmentation: Augmentation, key: int) -> Iterator[Tensor]:
+        """Return the inputs, a batch at a time; `positions` (N,) and the key decide the view."""
+        everything = torch.arange(len(self.labels))
+        draws = [Draw(part, positions[part]) for part in everything.split(self.batch_size)]
+        scale, augment_key = augmentation.crop_scale, rng.stream(key, AUGMENT)
+        crop = None if scale is None else Crop(rng.stream(key, CROP), scale)
+        for images, draw in self.source.read(draws, crop):
+            yield self.normalise(augmentation(images, augment_key, draw.positions))
+
+
+def first_view(features: Tensor) -> Tensor:
+    """Return (N, d) of features (N, d) or (N, views, d)."""
+    return features[:, 0] if features.dim() == 3 else features
 
 
 def channel_statistics(

@@ -31,8 +31,8 @@ def check_backbone(parts: Parts, method: str) -> None:
     """Contrasting images trains the backbone; there has to be one."""
     if isinstance(parts.backbone, Identity):
         raise InputError(
-            f"{method} trains the features, but the backbone is 'identity'; "
-            "give images, or train on feature vectors with --method wcdas"
+            f"{method} trains the features, but here they are given; take images without --frozen, "
+            "or another method, such as wcdas"
         )
 
 

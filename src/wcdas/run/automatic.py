@@ -21,27 +21,37 @@ FINE_TUNING: Table = {
         "classifier": {"epochs": 10, "lr": 0.01, "batch_size": 64},
     }
 }
+# A head learns quickly what features have to say.
+ON_FEATURES: Table = {
+    "stages": {
+        "representation": {"epochs": 60, "lr": 0.01, "batch_size": 64},
+        "classifier": {"epochs": 20, "lr": 0.01, "batch_size": 64},
+    }
+}
 
 
-def automatic(dataset: Dataset, device: str, chosen: Table) -> tuple[Table, list[str]]:
+def automatic(
+    dataset: Dataset, device: str, chosen: Table, frozen: bool = False
+) -> tuple[Table, list[str]]:
     """Choose what suits a dataset, and say in lines what was decided.
 
-    `chosen` is what the user, or the shipped recipe, says of the backbone.
+    `chosen` is what the user, or the shipped recipe, says of the backbone; a `frozen` one must
+    have learnt already.
     """
     table: Table = {"augment": {"flip": dataset.augment_flip}}
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
-        stage = {"lr": 0.01, "batch_size": 64}
-        stages = {"representation": stage | {"epochs": 60}, "classifier": stage | {"epochs": 20}}
-        return table | {"backbone": {"name": "identity"}, "stages": stages}, []
-    small = dataset.input_size <= SMALL
+        return table | {"backbone": {"name": "identity"}} | ON_FEATURES, []
+    small = dataset.input_size <= SMALL and not frozen
     name = chosen.get("name", FROM_SCRATCH if small else FINE_TUNED)
     weights = chosen.get("weights", "" if small else "pretrained")
     if weights and "weights" not in chosen:
         try:
             create_backbone(name, input_size=dataset.input_size, weights=weights)
         except WeightsUnavailable:
+            if frozen:
+                raise
             note = "no pretrained weights can be had, so training starts from scratch"
             if device == "cpu" and "name" not in chosen:
                 tiny = {"backbone": {"name": FROM_SCRATCH}, "input_size": SMALL}

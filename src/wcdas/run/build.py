@@ -1,6 +1,5 @@
 """A configuration and a dataset become a run: the model, images held out, everything checked."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,12 +19,12 @@ from wcdas.errors import InputError, WorkError, explained
 from wcdas.heads import Head, create_head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
-from wcdas.processes import Ranks
+from wcdas.processes import Ranks, spare_cores
 from wcdas.rng import Purpose, seeded, stream
 from wcdas.run.checks import check_data, check_stages
 from wcdas.run.folder import RunFolder
 from wcdas.run.schedule import planned
-from wcdas.run.spec import Config, Stage
+from wcdas.run.spec import Config, Stage, as_table
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def build_run(
     """Build and check everything that a run needs; nothing is written yet."""
     with seeded(stream(config.seed, Purpose.INITIAL)):
         backbone, model = _build_model(config, method, dataset)
-    workers = max(0, (os.cpu_count() or 1) - 1) if workers is None else workers
+    workers = spare_cores() if workers is None else workers
     size, channels = config.input_size, dataset.channels
     if backbone.mean is not None and backbone.std is not None:
         mean, std = list(backbone.mean), list(backbone.std)
@@ -134,12 +133,12 @@ def build_run(
 
 
 def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Backbone, Classifier]:
+    network: dict[str, Any] = {"name": "identity"}  # the features of a frozen one are the data
+    if not config.frozen:
+        weights = config.backbone.weights or None
+        network = as_table(config.backbone) | {"weights": weights}
     backbone = create_backbone(
-        config.backbone.name,
-        channels=dataset.channels,
-        input_size=config.input_size,
-        weights=config.backbone.weights or None,
-        drop_path=config.backbone.drop_path,
+        **network, channels=dataset.channels, input_size=config.input_size
     ).attach_neck(config.neck.name, config.neck.features)
     parts = Parts(
         backbone,

@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
+from datetime import timedelta
 
 import torch
 from rich.console import Console
@@ -42,6 +43,7 @@ def announce(
 ) -> None:
     """Say what is trained on what before training starts, and where its weights came from."""
     size = f" at {config.input_size} px" if config.input_size else ""
+    size += ", frozen," if config.frozen else ""
     neck = f"neck {config.neck.name} and " if config.neck.name != "none" else ""
     tell(
         console,
@@ -64,6 +66,58 @@ def _described(config: Config, name: str, stage: Stage) -> str:
         f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "
         f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}"
     )
+
+
+class FeatureProgress(Progress):
+    """Progress of frozen features: a bar on a terminal, plain lines without one."""
+
+    def __init__(self, console: Console | None, images: int) -> None:
+        self._shown = console is not None and console.is_terminal
+        super().__init__(
+            TextColumn("features"),
+            BarColumn(bar_width=10),
+            TextColumn("{task.fields[facts]}"),
+            console=console,
+            disable=not self._shown,
+            transient=True,
+        )
+        self.told, self._images, self._found, self._computed = console, images, 0, 0
+        self._start, self._lines = time.monotonic(), 0
+        self._task = self.add_task("", total=images, facts="")
+
+    def found(self, images: int) -> None:
+        """Count images whose features were stored."""
+        self._found += images
+        self._show()
+
+    def computed(self, images: int) -> None:
+        """Count images whose features were just computed."""
+        self._computed = min(self._computed + images, self._images - self._found)
+        self._show()
+
+    def summary(self) -> str:
+        """Say how many features there were before, and how long the others took."""
+        stored = f"features: {self._found:,} of {self._images:,} from the store"
+        if not self._computed:
+            return stored
+        return f"{stored}, {self._computed:,} computed in {clock(time.monotonic() - self._start)}"
+
+    def _show(self) -> None:
+        done, seconds = self._found + self._computed, time.monotonic() - self._start
+        facts = f"{done:,}/{self._images:,} images"
+        if self._computed:
+            left = seconds / self._computed * (self._images - done)
+            facts += f", {self._computed / seconds:,.0f}/s, {clock(left)} left"
+        self.update(self._task, completed=done, facts=facts)
+        lines = done * LINES_PER_STAGE // self._images
+        if not self._shown and self._computed and lines > self._lines:
+            self._lines = lines
+            tell(self.told, f"features: {facts}")
+
+
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds."""
+    return str(timedelta(seconds=round(seconds)))
 
 
 class StageProgress(Progress):

@@ -8,6 +8,7 @@ from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.heads import Head
 from wcdas.methods.method import plain_model
 from wcdas.run.build import TrainingRun
+from wcdas.run.frozen import FrozenDataset
 from wcdas.run.model_file import ModelInfo, save_model
 from wcdas.run.prediction import predict
 
@@ -39,16 +40,20 @@ def finish(run: TrainingRun) -> Outputs | None:
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
     head, built = config.head_after(None)
+    model, images = run.model, dataset
+    mean, std = run.loading["mean"], run.loading["std"]
+    if isinstance(dataset, FrozenDataset):
+        model, images, mean, std = dataset.whole(model), dataset.images, dataset.mean, dataset.std
     info = ModelInfo(
         backbone=config.backbone.name,
         head=head,
         head_options=run.model.head.built_options() if built else config.head_options,
         class_names=names,
         class_counts=counts.tolist(),
-        channels=dataset.channels,
+        channels=images.channels,
         input_size=config.input_size,
-        mean=run.loading["mean"],
-        std=run.loading["std"],
+        mean=mean,
+        std=std,
         temperature=temperature,
         prior=config.prior,
         method=config.method,
@@ -57,8 +62,9 @@ def finish(run: TrainingRun) -> Outputs | None:
         built_by_method=run.method.build_model is not plain_model,
         neck=config.neck.name,
         neck_features=config.neck.features,
+        frozen=config.frozen,
     )
-    save_model(run.folder.model, run.model, info)
+    save_model(run.folder.model, model, info)
     facts = {
         "method": config.method,
         "dataset": dataset.name,

@@ -17,7 +17,7 @@ import torch
 
 import wcdas
 from wcdas.data.dataset import Dataset
-from wcdas.errors import InputError, WorkError
+from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.files import write_synced
 from wcdas.run.spec import Config, as_table
 
@@ -42,11 +42,21 @@ class RunFolder:
     def is_finished(self) -> bool:
         return self._metrics.exists() and self.model.exists()
 
-    def create(self, run: dict[str, Any]) -> None:
-        """Make the folder and write down what the run is."""
-        try:
+    def claim(self) -> None:
+        """Make the folder; while it is empty another run may take it."""
+        with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
+
+    def create(self, run: dict[str, Any]) -> None:
+        """Write down what the run is, so that it can be gone on with."""
+        self.claim()
+        with self._writing():
             write_synced(self._run, tomli_w.dumps(run).encode())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise InputError(
                 f"the output folder {self.path} cannot be written "
@@ -194,10 +204,10 @@ def failures_explained(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
-    """Leave no run where bad input shows only in the first step."""
+    """Leave no run where bad input shows only in the first step, or that is stopped before it."""
     try:
         yield
-    except InputError:
+    except (InputError, InterruptedRunError):
         if created and not any(folder.checkpoints.glob("*")):
             shutil.rmtree(folder.path, ignore_errors=True)
         raise

@@ -10,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from wcdas.backbones import create_backbone
+from wcdas.backbones import Backbone, create_backbone
+from wcdas.backbones.base import FrozenBackbone, Identity
 from wcdas.errors import InputError, explained, first_line
 from wcdas.files import write_synced
 from wcdas.heads import create_head
@@ -18,7 +19,7 @@ from wcdas.methods import find_method
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, plain_model
 
-FORMAT, OLDEST = 2, 1
+FORMAT, OLDEST = 3, 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class ModelInfo:
     built_by_method: bool = False  # whether the model is more than a backbone and a head
     neck: str = "none"
     neck_features: int = 0
+    frozen: bool = False  # whether all but the backbone was trained on its features
     format: int = FORMAT
 
 
@@ -60,7 +62,10 @@ def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
     try:
         info = ModelInfo(**facts | {"format": FORMAT})
         build = find_method(info.method).build_model if info.built_by_method else plain_model
-        model = build(_parts(info))
+        network = create_backbone(info.backbone, channels=info.channels, input_size=info.input_size)
+        model = build(_parts(info, Identity(network.num_features) if info.frozen else network))
+        if info.frozen:
+            model.backbone = FrozenBackbone(network, model.backbone)
         model.auxiliary = None
         model.load_state_dict(tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -69,12 +74,9 @@ def load_model(path: Path) -> tuple[Classifier, ModelInfo]:
     return model.eval(), info
 
 
-def _parts(info: ModelInfo) -> Parts:
-    backbone = create_backbone(
-        info.backbone, channels=info.channels, input_size=info.input_size
-    ).attach_neck(info.neck, info.neck_features)
+def _parts(info: ModelInfo, backbone: Backbone) -> Parts:
     return Parts(
-        backbone,
+        backbone.attach_neck(info.neck, info.neck_features),
         lambda length: create_head(
             info.head, length, len(info.class_names), info.class_counts, **info.head_options
         ),

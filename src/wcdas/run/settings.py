@@ -20,7 +20,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
-from wcdas.run.automatic import FINE_TUNING, automatic, fits, single_step
+from wcdas.run.automatic import FINE_TUNING, ON_FEATURES, automatic, fits, single_step
 from wcdas.run.checks import check_stages
 from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
@@ -79,12 +79,23 @@ class Request:
     ) -> tuple[Config, list[str]]:
         """Resolve everything for a dataset and a device, and say what was decided."""
         chosen = _merged(layer.get("backbone", {}) for layer in self.layers)
-        if dataset.name in list_recipes():
+        frozen = is_frozen(self.layers)
+        if dataset.name in list_recipes() and not frozen:
             chosen = {"weights": ""} | chosen  # shipped recipes train from scratch
-        suitable, notes = automatic(dataset, device, chosen)
+        suitable, notes = automatic(dataset, device, chosen, frozen)
         config = resolve(self.method, dataset.name, self.layers, suitable, self.seed)
-        if isinstance(dataset.train, FeatureVectors):
-            _check_effect_on_features(self.layers)
+        features = isinstance(dataset.train, FeatureVectors)
+        if features:
+            _check_effect_on_features(self.layers, "features are no images")
+        elif frozen and not config.backbone.weights:
+            raise InputError(
+                f"frozen is true, but {config.backbone.name} has no weights to begin with; set "
+                "backbone.weights to pretrained or a file"
+            )
+        elif frozen and config.views == 1:
+            seen = "every image is seen as it is; for others set views to 2 or more"
+            _check_effect_on_features(self.layers, seen, "input_size", "frozen", "augment.flip")
+        if features or (frozen and config.views == 1):
             stages = {name: replace(stage, augment="none") for name, stage in config.stages.items()}
             config = replace(config, stages=stages)
         data = with_full_paths(config.data) | {"source": full_path(source)}
@@ -93,7 +104,8 @@ class Request:
         if data["source"] in list_datasets() and data["source"] != "digits-lt":
             data.setdefault("root", full_path(os.environ.get("WCDAS_DATA") or "data"))
         size = config.input_size or dataset.input_size
-        held = config.cache or (fits(dataset, size, device) and "cache" not in _merged(self.layers))
+        decided = "cache" in _merged(self.layers) or frozen
+        held = config.cache or (not decided and fits(dataset, size, device))
         config = replace(config, data=data, input_size=size, cache=held)
         return config, [*notes, *single_step(config, dataset)]
 
@@ -168,7 +180,10 @@ def resolve(
     table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     below = [suitable, shipped, shipped.pop("methods", {}).get(method, {})]
-    if _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
+    if is_frozen(given):  # whatever the shipped recipe trains
+        network = {key: suitable[key] for key in ("backbone", "input_size") if key in suitable}
+        below += [network, ON_FEATURES]
+    elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
         below.append(FINE_TUNING)
     for layer in below:
         _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
@@ -293,15 +308,23 @@ def _new(given: Table, own: Table, key: str) -> bool:
     return {**before, **value} != before if isinstance(before, dict) else value != before
 
 
-def _check_effect_on_features(layers: Iterable[Table]) -> None:
-    """Refuse what acts on images alone, unless it says that nothing be done."""
+def is_frozen(layers: Iterable[Table]) -> bool:
+    """Whether a user asks for frozen features."""
+    return bool(_merged(layers).get("frozen"))
+
+
+def _check_effect_on_features(layers: Iterable[Table], why: str, *allowed: str) -> None:
+    """Refuse what acts on images alone, unless it says that nothing be done, or is a number as it
+    is anyway."""
     of_stages = {f"stages.{key}": item for key, item in keys(Stage).items()}
     schema = keys(Config) | of_stages
-    of_images = [key for key, item in schema.items() if item.metadata.get("of_images")]
+    of_images = {key: item for key, item in schema.items() if item.metadata.get("of_images")}
     for path, value in (item for layer in layers for item in flat(layer).items()):
         key = re.sub(r"^stages\.[^.]+\.", "stages.", path)
-        if key in of_images and value not in (0, False, "none"):
-            raise _no_effect(path, "features are no images")
+        if key not in of_images or key in allowed or value in (0, False, "none"):
+            continue
+        if not isinstance(value, float) or value != of_images[key].default:
+            raise _no_effect(path, why)
 
 
 def _no_effect(path: str, why: str) -> InputError:

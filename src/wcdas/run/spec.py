@@ -77,6 +77,8 @@ def _without_sgd(config: "Config", name: str) -> str | None:
 
 def _without_backbone(config: "Config", name: str) -> str | None:
     trains = config.stages[name].trains
+    if config.frozen:
+        return "the backbone is frozen"
     return None if trains == "all" else f"the stage trains {trains!r}, not the backbone"
 
 
@@ -284,6 +286,16 @@ class Config:
     input_size: int = key(
         0, "side of the images in pixels; 0 is what suits the data", at_least=0, of_images=True
     )
+    frozen: bool = key(
+        False,
+        "whether backbone features are computed once and kept, and only what follows is trained",
+        of_images=True,
+    )
+    views: int = key(
+        1,
+        "with `frozen`: of every training image, the first as at evaluation, the others augmented",
+        at_least=1,
+    )
     amp: Literal["none", "bf16", "fp16"] = key(
         "none",
         "mixed precision: `none`, `bf16`, `fp16`; on a GPU that has it `bf16` unless you say "
@@ -363,7 +375,28 @@ def build(table: Mapping[str, Any]) -> Config:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
     _check_neck(config.neck, config.stages)
+    if config.views > 1:
+        view_policy(config)
+    if config.frozen and config.backbone.drop_path:
+        raise InputError("backbone.drop_path has no effect, since it is frozen; leave it out")
     return config
+
+
+def view_policy(config: Config) -> str:
+    """Return the augmentation of all views but the first of a frozen network's images."""
+    if not config.frozen:
+        raise InputError(
+            f"views is {config.views}, but features are not frozen; add --frozen, or leave it out"
+        )
+    policies = {stage.augment for stage in config.stages.values() if stage.trains != "nothing"}
+    policies -= {"none"}
+    if len(policies) != 1:
+        named = " and ".join(map(repr, sorted(policies))) or "'none' alone"
+        raise InputError(
+            f"views is {config.views}, and the stages name the augmentation {named}; expected one "
+            "for all views, such as 'standard'"
+        )
+    return policies.pop()
 
 
 def idle_keys(stage: Stage) -> dict[str, str]:

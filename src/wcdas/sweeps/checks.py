@@ -70,14 +70,17 @@ def check_known(plan: Plan, parallel: int, device: str, dataset: Dataset) -> Non
 
 
 def check_buildable(
-    configs: Mapping[str, Config], dataset: Dataset, folder: SweepFolder, workers: int
+    configs: Mapping[str, Config],
+    datasets: Mapping[str, Dataset],
+    folder: SweepFolder,
+    workers: int,
 ) -> None:
     """Build every method once: what a model or a stage cannot be made of is refused."""
     here = Ranks(0, 1, torch.device("cpu"))
     for method, config in configs.items():
         run = folder.run(SweepRun(method, 0))
         with explained(f"{method}: ", InputError):
-            build_run(config, find_method(method), dataset, run, here, workers)
+            build_run(config, find_method(method), datasets[method], run, here, workers)
 
 
 def settled(

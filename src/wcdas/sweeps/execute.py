@@ -21,7 +21,7 @@ import torch
 
 from wcdas.data.dataset import Dataset, StoredImages
 from wcdas.errors import InputError, InterruptedRunError, WorkError
-from wcdas.processes import choose_device
+from wcdas.processes import choose_device, spare_cores
 from wcdas.run.automatic import SMALL
 from wcdas.run.interrupt import Interrupt
 from wcdas.streams import own_stream
@@ -48,7 +48,7 @@ def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Datase
 
 def shared_workers(workers: int | None, parallel: int) -> int:
     """Return how many processes decode images for a run; the runs at work share the cores."""
-    return max(0, (os.cpu_count() or 1) - 1) // parallel if workers is None else workers
+    return spare_cores() // parallel if workers is None else workers
 
 
 def in_processes(parallel: int, device: str, dataset: Dataset) -> bool:

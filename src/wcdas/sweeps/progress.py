@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Self
 
 from rich.console import Console, RenderableType
@@ -14,7 +13,7 @@ from rich.text import Text
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe
 from wcdas.evaluation.table import percent
-from wcdas.run.console import tell
+from wcdas.run.console import clock, tell
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Plan, SweepRun
 
@@ -67,7 +66,7 @@ class SweepProgress:
             self._live.refresh()
 
     def ended(self, run: SweepRun, reason: str | None) -> None:
-        took = _clock(time.monotonic() - self._began.pop(run))
+        took = clock(time.monotonic() - self._began.pop(run))
         if reason is not None:
             self._left.pop(run)  # no more is expected of it
             tell(self._console, f"{self._name(run)} failed: {reason}")
@@ -87,7 +86,7 @@ class SweepProgress:
     def _state(self) -> RenderableType:
         done, total = self._done(), sum(self._left.values())
         seconds, newly = time.monotonic() - self._start, done - self._before
-        left = f"{_clock(seconds / newly * (total - done))} left" if newly > 0 else ""
+        left = f"{clock(seconds / newly * (total - done))} left" if newly > 0 else ""
         at_work = [
             f"{self._name(run)} epoch {self._folder.run(run).epochs_logged}/{self._epochs[run]}"
             for run in list(self._began)
@@ -96,7 +95,3 @@ class SweepProgress:
         bar = ProgressBar(max(total, 1), done, width=10)
         grid.add_row(bar, Text(" · ".join([*at_work, left or "time left unknown"])))
         return grid
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))

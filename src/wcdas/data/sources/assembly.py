@@ -3,6 +3,7 @@
 Every image is decoded once before training, so that a bad one is named at the start.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -227,6 +228,11 @@ def decoded(images: StoredImages) -> ArrayImages:
     found = in_threads(lambda i: to_pixels(images.load(i)), range(len(images)))
     empty = torch.empty(0, images.channels, 0, 0, dtype=torch.uint8)
     return ArrayImages(torch.stack(found) if found else empty, images.labels, images.prefix)
+
+
+def digests(split: Split) -> list[bytes]:
+    """Return the SHA-256 of the bytes of every image."""
+    return in_threads(lambda i: hashlib.sha256(split.content(i)).digest(), range(len(split)))
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
