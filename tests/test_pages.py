@@ -42,6 +42,7 @@ NOT_RUN = {
     "it takes long": 3,
     "it runs until it is stopped": 2,
     "it needs several processes": 2,
+    "it needs the weights of a transformer": 1,
 }
 
 

@@ -6,6 +6,7 @@ would break `torch.compile`, `torch.export` and `vmap`, and would stall a CUDA d
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -15,6 +16,16 @@ from torch import Tensor
 from wcdas.errors import InputError, unknown
 
 T = TypeVar("T")
+
+
+def need(extra: str, *packages: str) -> None:
+    """Refuse missing packages in one line that says what to install."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"this needs {' and '.join(missing)}, which a plain installation leaves out; "
+            f"install with: pip install 'wcdas[{extra}]'"
+        )
 
 
 def values_are_readable(tensor: Tensor) -> bool:

@@ -58,9 +58,10 @@ def _datasets() -> dict[str, str]:
 
 
 def _backbones() -> dict[str, str]:
-    from wcdas.backbones import list_backbones
+    from wcdas.backbones import list_backbones, packaged
 
-    return dict.fromkeys([*list_backbones(), "… and every name of timm"], "")
+    rows = {name: "ImageNet weights are installed" * packaged(name) for name in list_backbones()}
+    return rows | {"… and every name of timm": ""}
 
 
 def _recipes() -> dict[str, str]:

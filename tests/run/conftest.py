@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
+from safetensors.torch import save_file
 
 from wcdas.data import Dataset, FeatureVectors, open_dataset
 from wcdas.methods import METHODS
@@ -97,6 +99,15 @@ def written() -> Written:
 @pytest.fixture
 def digits() -> Dataset:
     return open_dataset("digits-lt")
+
+
+@pytest.fixture
+def small_vit(tmp_path: Path) -> str:
+    """Weights of a small transformer for the digits, as they are drawn."""
+    torch.manual_seed(0)
+    network = timm.create_model("test_vit", num_classes=0, in_chans=1, img_size=32)
+    save_file(network.state_dict(), tmp_path / "vit.safetensors")
+    return str(tmp_path / "vit.safetensors")
 
 
 @pytest.fixture

@@ -116,6 +116,18 @@ def test_two_processes_end_where_one_does(method, features, tmp_path, two_ranks,
     assert_same_log(out, one, written)
 
 
+@pytest.mark.slow
+def test_adapters_are_those_of_one_process(small_vit, tmp_path, two_ranks, written):
+    settings = SETTINGS | {"backbone.name": "test_vit", "backbone.weights": small_vit}
+    settings |= {"backbone.lora": 4, "input_size": 32, "stages.representation.augment": "none"}
+    out = tmp_path / "two"
+    two = two_ranks("digits-lt", "--method", "softmax", "--out", out, *given(settings))
+    one = trained_alone("digits-lt", "softmax", settings, tmp_path / "one")
+    assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert_close(out, one)
+    assert_same_log(out, one, written)
+
+
 def test_stopped_and_resumed_by_two_processes(features, tmp_path, two_ranks, written):
     """Both stop after the same step, although they are asked one after the other."""
     settings = {"epochs": 4, "evaluate_every": 4}

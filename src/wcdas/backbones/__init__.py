@@ -5,9 +5,12 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
+import torch
+
+from wcdas.backbones.adapters import add_adapters, let_learn, merge_adapters
 from wcdas.backbones.base import Backbone, Identity
 from wcdas.backbones.necks import create_neck, list_necks
-from wcdas.backbones.pretrained import WeightsUnavailable, packaged
+from wcdas.backbones.pretrained import PACKAGES, WeightsUnavailable, packaged
 from wcdas.backbones.resnets import ResNet10, ResNet32
 from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone, no_drop_path
 from wcdas.backbones.weights import load_weights, weights_file
@@ -31,6 +34,7 @@ COMMON_TIMM = [
     "resnet101",
     "resnet152",
     "efficientnet_b0",
+    *PACKAGES,
     "convnext_tiny",
     "vit_small_patch16_224",
     "vit_base_patch16_224",
@@ -45,6 +49,7 @@ def create_backbone(
     input_size: int = 32,
     weights: str | Path | None = None,
     drop_path: float = 0.0,
+    lora: int = 0,
 ) -> Backbone:
     """Build a backbone by name: one of `list_backbones()` or any model of timm.
 
@@ -57,6 +62,7 @@ def create_backbone(
             package or the Hub) or a `.safetensors` or `.pth` file of the same backbone; a neck or a
             classifier in it is left out. `weights_from` of the backbone says where they came from.
         drop_path: rate of stochastic depth, at the last layer, for networks of timm that have it.
+        lora: rank of adapters, which then learn in place of the pretrained weights; 0 is none.
 
     Raises:
         WeightsUnavailable: pretrained weights are neither in the cache, nor in a package, nor at a
@@ -73,9 +79,17 @@ def create_backbone(
             "expected at least 1 of each"
         )
     check_from_zero("drop_path", drop_path, below=1)
-    if name not in BACKBONES:
+    if name in BACKBONES:
+        backbone = _own(name, channels, weights, drop_path)
+    else:
         check_timm_name(name)
-        return TimmBackbone(name, channels, input_size, weights, drop_path)
+        backbone = TimmBackbone(name, channels, input_size, weights, drop_path)
+    if lora:
+        add_adapters(backbone, lora, torch.zeros(1, channels, input_size, input_size))
+    return backbone
+
+
+def _own(name: str, channels: int, weights: str | Path | None, drop_path: float) -> Backbone:
     if drop_path:
         raise no_drop_path(name, drop_path)
     backbone = BACKBONES[name](channels)
@@ -113,7 +127,9 @@ __all__ = [
     "WeightsUnavailable",
     "create_backbone",
     "create_neck",
+    "let_learn",
     "list_backbones",
     "list_necks",
+    "merge_adapters",
     "packaged",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ class TimmBackbone(Backbone):
     """
 
     network: Any
+    lora: int = 0  # rank of the adapters, where there are any
 
     def __init__(
         self,
@@ -94,6 +95,15 @@ class TimmBackbone(Backbone):
             remedy = f"choose input_size={size}, or {remedy}"
         weights = found._replace(state=state, remedy=remedy)
         load_weights(self.network, weights, classifiers, convert)
+
+    def train(self, mode: bool = True) -> Self:
+        """Beside adapters the network is frozen, its batch norm too."""
+        super().train(mode)
+        if self.lora:
+            for module in self.network.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
 
     def forward_map(self, x: Tensor) -> Tensor:
         return self.network.forward_features(x)

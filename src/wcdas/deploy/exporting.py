@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import wcdas
+from wcdas.checks import need
 from wcdas.deploy.agreement import Outputs, largest_difference, quiet, sample_inputs
 from wcdas.deploy.card import model_card
 from wcdas.deploy.hub import write_hub_folder
 from wcdas.deploy.model import Model, Source, load, preprocessing
-from wcdas.deploy.output import aside, check_file, check_folder, need
+from wcdas.deploy.output import aside, check_file, check_folder
 from wcdas.errors import InputError, WorkError, first_line, unknown
 from wcdas.heads import WNDASHead
 from wcdas.heads.angular import AngularHead

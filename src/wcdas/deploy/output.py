@@ -4,20 +4,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from wcdas.errors import InputError
-
-
-def need(extra: str, *packages: str) -> None:
-    """Refuse missing packages in one line that says what to install."""
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"this needs {' and '.join(missing)}, which a plain installation leaves out; "
-            f"install with: pip install 'wcdas[{extra}]'"
-        )
 
 
 def check_new(path: Path, overwrite: bool) -> None:

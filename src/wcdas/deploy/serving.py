@@ -9,9 +9,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import wcdas
+from wcdas.checks import need
 from wcdas.deploy.answers import Answerer
 from wcdas.deploy.model import Source, load
-from wcdas.deploy.output import need
 from wcdas.errors import InputError
 
 if TYPE_CHECKING:

@@ -44,6 +44,8 @@ def announce(
     """Say what is trained on what before training starts, and where its weights came from."""
     size = f" at {config.input_size} px" if config.input_size else ""
     size += ", frozen," if config.frozen else ""
+    rank = config.backbone.lora
+    learning = f"; adapters of rank {rank} learn beside them" if rank else ""
     neck = f"neck {config.neck.name} and " if config.neck.name != "none" else ""
     tell(
         console,
@@ -51,7 +53,7 @@ def announce(
         *(f"note: {note}" for note in notes),
         f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
         f"{device}",
-        *([f"  weights: {weights}"] if weights else []),
+        *([f"  weights: {weights}{learning}"] if weights else []),
         *(_described(config, name, stage) for name, stage in planned(config.stages)),
         f"run folder: {folder.path}",
     )

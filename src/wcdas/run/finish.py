@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from wcdas.backbones import merge_adapters
 from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.heads import Head
 from wcdas.methods.method import plain_model
@@ -28,6 +29,7 @@ def finish(run: TrainingRun) -> Outputs | None:
     """Fit the temperature, measure the last epoch, write the model; only the main process gets
     the outputs."""
     config, dataset = run.config, run.dataset
+    merge_adapters(run.model.backbone)
     held_out = dataset.train.subset(run.held_out)
     _, held_out_logits = predict(run, held_out)
     temperature = 1.0

@@ -221,6 +221,12 @@ class BackboneConfig:
         at_least=0,
         below=1,
     )
+    lora: int = key(
+        0,
+        "rank of adapters beside the linear layers of a transformer, which learn in place of its "
+        "weights; 0 is none",
+        at_least=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -374,11 +380,9 @@ def build(table: Mapping[str, Any]) -> Config:
     if not config.stages:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
-    _check_neck(config.neck, config.stages)
+    _check_backbone(config)
     if config.views > 1:
         view_policy(config)
-    if config.frozen and config.backbone.drop_path:
-        raise InputError("backbone.drop_path has no effect, since it is frozen; leave it out")
     return config
 
 
@@ -486,14 +490,21 @@ def _check_continued(stages: Mapping[str, Stage]) -> None:
         previous = stage
 
 
-def _check_neck(neck: NeckConfig, stages: Mapping[str, Stage]) -> None:
+def _check_backbone(config: Config) -> None:
+    """Refuse what acts on a backbone, or a neck, that nothing trains."""
+    neck, backbone = config.neck, config.backbone
     with explained("neck: "):
         check_neck(neck.name, neck.features)
-    if neck.name != "none" and all(stage.trains != "all" for stage in stages.values()):
+    trained = any(stage.trains == "all" for stage in config.stages.values())
+    if neck.name != "none" and not trained:
         raise InputError(
             f"neck.name is {neck.name!r}, but no stage trains it; expected a stage with "
             "trains = 'all', or leave the neck out"
         )
+    for key, value in {"drop_path": backbone.drop_path, "lora": backbone.lora}.items():
+        if value and (config.frozen or not trained):
+            why = "it is frozen" if config.frozen else "no stage trains it"
+            raise InputError(f"backbone.{key} has no effect, since {why}; leave it out")
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from wcdas.backbones import let_learn
 from wcdas.data.loader import Batch
 from wcdas.data.samplers import MetaSampler
 from wcdas.heads.margins import AnnealedMarginHead
@@ -31,7 +32,7 @@ def enter_stage(run: TrainingRun, index: int) -> None:
     model = run.model
     with seeded(stream(run.config.seed, index, Purpose.HEAD)):
         model.head = next_head(model.head, stage.head, partial(new_head, run.config, run.dataset))
-    model.backbone.requires_grad_(stage.trains == "all")
+    let_learn(model.backbone, stage.trains == "all")
     if run.ranks.world > 1 and run.ranks.device.type == "cuda":
         model.backbone = nn.SyncBatchNorm.convert_sync_batchnorm(model.backbone)
 
