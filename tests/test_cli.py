@@ -237,6 +237,11 @@ def test_bad_recipes(refused, tmp_path, content, said):
         ("check digits-lt --set data.rot=3", "did you mean 'data.root'"),
         ("embed nowhere --out x.csv", "ends in .parquet"),
         ("embed nowhere --out no/x.parquet", "no/x.parquet cannot be written"),
+        ("embed nowhere", "nowhere is no run's folder and no model file; unknown backbone"),
+        ("embed resnet_50 digits-lt", "did you mean 'resnet50"),
+        ("embed no/where", "no/where holds no trained model"),
+        ("embed resnet50", "resnet50 is a backbone, which has no data; try: wcdas embed resnet50"),
+        ("embed resnet50 digits-lt --set lr=1", "--set got 'lr'; expected backbone.weights or"),
     ],
 )
 def test_slips_in_other_commands(refused, arguments, said):
@@ -343,7 +348,7 @@ def test_features_in_npy(command, tmp_path):
         ("export", "RUN"),
         ("serve", "RUN"),
         ("report", "RUN …"),
-        ("embed", "RUN [DATA]"),
+        ("embed", "RUN|BACKBONE [DATA]"),
         ("paper", "[NAME …]"),
         ("list", "KIND"),
     ],

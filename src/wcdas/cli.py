@@ -430,9 +430,19 @@ def report(
 
 @app.command(cls=Command, short_help="Write a dataset's features, to train on or to look at.")
 def embed(
-    run: Run,
+    run: Annotated[
+        Path,
+        argument(
+            "RUN|BACKBONE",
+            "A run's folder, its model.safetensors, or the name of a backbone with its pretrained "
+            "weights.",
+        ),
+    ],
     data: Data = None,
-    settings: DataSet = None,
+    settings: Annotated[
+        list[str] | None,
+        option("KEY=VALUE …", "data.root=DIR …; backbone.weights=FILE, input_size=N.", "--set"),
+    ] = None,
     out: Annotated[Path, option("FILE", "The Parquet file to write.")] = Path("features.parquet"),
     overwrite: Overwrite = False,
     device: Device = "auto",
@@ -445,24 +455,24 @@ def embed(
     Examples:
       wcdas embed runs/digits-lt-wcdas-prior-s0-1
       wcdas embed RUN ~/pictures --out features.parquet
+      wcdas embed tf_efficientnet_lite0 ~/pictures --set input_size=160
       wcdas train features.parquet
     """
     from wcdas.deploy import embed as embed_data
-    from wcdas.run.recipes import data_settings
 
-    options = data_settings(settings)
-    with console().status("computing features"):
-        written = embed_data(
-            run,
-            data,
-            out,
-            device=device,
-            workers=workers,
-            skip_bad=skip_bad,
-            overwrite=overwrite,
-            **options,
-        )
-    console().print(f"{written:,} feature vectors in {out}; train on them with: wcdas train {out}")
+    screen = console()
+    written = embed_data(
+        run,
+        data,
+        out,
+        settings=settings,
+        device=device,
+        workers=workers,
+        skip_bad=skip_bad,
+        overwrite=overwrite,
+        console=screen,
+    )
+    screen.print(f"{written:,} feature vectors in {out}; train on them with: wcdas train {out}")
 
 
 @app.command(cls=Command, short_help="Compute the paper's claims, figures and tables again.")

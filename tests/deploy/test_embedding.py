@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import wcdas
+from wcdas.backbones import create_backbone
 from wcdas.data.dataset import FeatureVectors
 from wcdas.errors import InputError
 
@@ -62,3 +64,35 @@ def test_a_file_is_replaced_only_if_asked(mixed_run, tmp_path):
     assert out.read_text() == "the last one"
     wcdas.embed(mixed_run, out=out, device="cpu", overwrite=True)
     assert len(wcdas.open_dataset(out).train) == 24
+
+
+@pytest.fixture
+def weights(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    save_file(create_backbone("test_vit", input_size=64).state_dict(), tmp_path / "w.safetensors")
+    return {"backbone.weights": tmp_path / "w.safetensors", "input_size": 64}
+
+
+def test_a_backbone_without_a_run(mixed_folder, weights, tmp_path):
+    out = tmp_path / "features.parquet"
+    assert wcdas.embed("test_vit", mixed_folder, out, settings=weights, device="cpu") == 39
+    dataset = wcdas.open_dataset(out)
+    settings = weights | {"frozen": True, "backbone.name": "test_vit", "epochs": 1}
+    run = wcdas.train(
+        mixed_folder, settings=settings, out=tmp_path / "run", device="cpu", workers=0, report=False
+    )
+    images = wcdas.open_dataset(mixed_folder)
+    assert dataset.class_names == images.class_names
+    assert torch.equal(dataset.test.labels, images.test.labels)
+    inputs = torch.stack([run.model.preprocess(mixed_folder / p) for p in images.test.paths])
+    with torch.no_grad():
+        expected = run.model.classifier.features(inputs)
+    torch.testing.assert_close(dataset.test.vectors, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_backbone_cannot_embed(features, mixed_run, weights, tmp_path):
+    with pytest.raises(InputError, match="holds feature vectors already; expected images"):
+        wcdas.embed("test_vit", features, tmp_path / "f.parquet", settings=weights)
+    with pytest.raises(InputError, match=r"--set got 'input_size'; .* takes data\.… alone"):
+        wcdas.embed(mixed_run, out=tmp_path / "f.parquet", settings={"input_size": 64})
+    assert not (tmp_path / "f.parquet").exists()
