@@ -146,6 +146,7 @@ def _methods_as_before() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", with_code(), ids=named)
 def test_blocks_run(page: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))  # of features
     reports = iter([report_on] if "report.html" in page.read_text("utf-8") else [])
     unwritten = lambda *given: None  # noqa: E731
     monkeypatch.setattr("wcdas.api.report_on", lambda *given: next(reports, unwritten)(*given))

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.distributed import TCPStore
 
 import wcdas
+from wcdas.backbones import create_backbone
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 WCDAS = ("-m", "wcdas.cli")
@@ -53,7 +54,7 @@ def two_ranks(start):
     """Starts two processes with what torchrun tells its own, which meet at a store of this one."""
     stores = []
 
-    def run(*arguments, **options):
+    def run(*arguments, environment=None, **options):
         stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
         told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(stores[-1].port)}
         told |= {"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
@@ -63,7 +64,7 @@ def two_ranks(start):
                 "train",
                 "--no-report",
                 *arguments,
-                environment=told | {"RANK": rank, "LOCAL_RANK": rank},
+                environment=told | {"RANK": rank, "LOCAL_RANK": rank} | (environment or {}),
                 **options,
             )
             for rank in ("0", "1")
@@ -126,6 +127,26 @@ def test_adapters_are_those_of_one_process(small_vit, tmp_path, two_ranks, writt
     assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
     assert_close(out, one)
     assert_same_log(out, one, written)
+
+
+def test_two_processes_share_the_features(tmp_path, two_ranks, monkeypatch):
+    """Each computes half of what is missing, and both train on all."""
+    weights, cache = tmp_path / "weights.safetensors", tmp_path / "cache"
+    save_file(create_backbone("resnet8", channels=1).state_dict(), weights)
+    settings = {"backbone.name": "resnet8", "backbone.weights": weights, "input_size": 16}
+    settings |= {"frozen": "true", "views": 2, "epochs": 2}
+    command = ["digits-lt", "--method", "softmax", *given(settings), "--out"]
+    told = {"XDG_CACHE_HOME": str(cache)}
+    two = two_ranks(*command, tmp_path / "two", environment=told)
+    assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert "0 of 1,162 from the store, 1,162 computed" in two[0].output.read_text()
+    assert len(list(cache.glob("wcdas/features/*/*"))) >= 6  # a part of each, of three kinds
+    again = two_ranks(*command, tmp_path / "again", environment=told)
+    assert [child.status() for child in again] == [0, 0], again[0].output.read_text()
+    assert "1,162 of 1,162 from the store" in again[0].output.read_text()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    one = trained_alone("digits-lt", "softmax", settings | {"frozen": True}, tmp_path / "one")
+    assert_close(tmp_path / "two", one)
 
 
 def test_stopped_and_resumed_by_two_processes(features, tmp_path, two_ranks, written):

@@ -225,6 +225,24 @@ def test_a_kill_loses_only_what_was_not_written(folder, timm_network, monkeypatc
     assert torch.equal(again.test.vectors, whole.test.vectors)
 
 
+def test_a_run_that_is_killed_ends_with_the_same_model(
+    folder, timm_network, tmp_path, start, written
+):
+    settings = timm_network | {"frozen": "true", "views": 2, "epochs": 3, "batch_size": 4}
+    command = ["train", folder, "--no-report", "--workers", "0", "--set"]
+    command += [f"{key}={value}" for key, value in settings.items()]
+    told = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert start(*command, "--out", whole, environment=told).status() == 0
+    shutil.rmtree(store_root())
+    options = {"environment": told, "checkpoint_seconds": 0.0}
+    assert start(*command, "--out", run, happens=("kill", 1, 1), **options).status() == -9
+    last = start("train", "--out", run, "--resume", "--no-report", "--workers", "0", **options)
+    assert last.status() == 0, last.output.read_text()
+    assert "28 of 28 from the store" in last.output.read_text()
+    written.assert_same(run, whole)
+
+
 def test_ctrl_c_keeps_the_features_and_leaves_no_run(folder, network, tmp_path, monkeypatch):
     real = frozen.FeatureStore.add
 
