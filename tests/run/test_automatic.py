@@ -27,7 +27,7 @@ def decided(size, chosen, method="wcdas-prior", dataset="own", device="cpu"):
 def test_weights_are_fine_tuned_at_any_size(size, weights):
     config, notes = decided(size, {"name": "resnet18", "weights": weights}, "softmax-two-stage")
     assert (config.backbone.name, config.backbone.weights, notes) == ("resnet18", weights, [])
-    assert {stage.lr for stage in config.stages.values()} == {0.01}
+    assert {stage.lr for stage in config.stages.values()} == {3e-4, 0.01}
     assert [stage.epochs for stage in config.stages.values()] == [30, 10]
 
 

@@ -17,7 +17,17 @@ FROM_SCRATCH, FINE_TUNED = "resnet32", "resnet50"
 # Weights that have learnt already are changed slowly, and too shortly to learn from mixed images.
 FINE_TUNING: Table = {
     "stages": {
-        "representation": {"epochs": 30, "lr": 0.01, "batch_size": 64, "mixup": 0.0},
+        "representation": {
+            "algorithm": "adamw",
+            "lr": 3e-4,
+            "weight_decay": 0.05,
+            "warmup": 1.0,
+            "ema": 0.998,
+            "epochs": 20,
+            "batch_size": 64,
+            "augment": "trivial-augment",
+            "mixup": 0.0,
+        },
         "classifier": {"epochs": 10, "lr": 0.01, "batch_size": 64},
     }
 }

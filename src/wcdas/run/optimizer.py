@@ -91,8 +91,9 @@ def _scales(backbone: Backbone, layer_decay: float) -> dict[nn.Parameter, float]
 class WeightAverage:
     """θ̄ ← d·θ̄ + (1 − d)·θ after every step, from the weights after the first; buffers likewise.
 
-    Whether a step is the first is known on the device alone, so that a CUDA graph can hold it;
-    PyTorch's own `AveragedModel` looks at the number of steps, and would have to wait for it.
+    After t steps d is min(decay, (1 + t)/(10 + t)), so that few steps are averaged over few. Their
+    number is known on the device alone, so that a CUDA graph can hold it; PyTorch's own
+    `AveragedModel` looks at it, and would have to wait.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -105,7 +106,8 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        share = torch.where(self.count > 0, 1 - self.decay, 1.0)
+        share = (9 / (10 + self.count)).clamp(min=1 - self.decay)
+        share = torch.where(self.count > 0, share, 1.0)
         own: list[Tensor] = [a for a, _ in self.blended]
         way = torch._foreach_sub([b for _, b in self.blended], own)
         torch._foreach_mul_(way, share)
