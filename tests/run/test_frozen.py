@@ -1,6 +1,7 @@
 """Frozen features: methods train on them, and what comes out is a model of images."""
 
 import io
+import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -98,12 +99,17 @@ def test_a_frozen_run_ends_with_a_model_of_images(mixed_folder, network, tmp_pat
     p = run.model.predict(files)
     assert float((p.argmax(1) == test.labels).double().mean()) == run.metrics["top1"]
     assert "data:image/" in (run.path / "report.html").read_text()  # of confused images
-    assert isinstance(run.model.classifier.backbone, FrozenBackbone)
     assert wcdas.embed(run, out=tmp_path / "f.parquet", device="cpu") == 39
-    # The network is the one that the weights are of, and weights again.
+
+
+@pytest.mark.parametrize("method", ["softmax", "ride"])
+def test_the_network_stays_as_it_was_and_is_weights_again(method, folder, network, tmp_path):
+    run, _ = train(folder, tmp_path / "run", network | {"neck.name": "linear"}, method)
+    backbone = run.model.classifier.backbone
+    assert isinstance(backbone, FrozenBackbone) == (method == "ride")  # with experts behind it
+    ours = (backbone.frozen if method == "ride" else backbone).state_dict()
     for file in (network["backbone.weights"], run.path / "model.safetensors"):
         theirs = create_backbone("resnet8", weights=file).state_dict()
-        ours = run.model.classifier.backbone.frozen.state_dict()
         assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
 
 
@@ -282,14 +288,17 @@ def test_a_sweep_computes_features_once(folder, network, tmp_path):
     )
 
 
-def test_a_frozen_run_is_exported(folder, network, tmp_path):
-    run, _ = train(folder, tmp_path / "run", network | {"neck.name": "batch-norm"})
+@pytest.mark.parametrize("method", ["wcdas-prior", "ride"])
+def test_a_frozen_run_is_exported(method, folder, timm_network, tmp_path):
+    run, _ = train(folder, tmp_path / "run", timm_network, method)
     for form in ("onnx", "torch", "hub", "card"):
         done = wcdas.export(run, form)
         assert done.path.exists()
     file = folder / "test" / "china" / "0.jpg"
     p = wcdas.load(tmp_path / "run" / "hub", device="cpu").predict(file)
     torch.testing.assert_close(p, run.model.predict(file))
+    library = json.loads((tmp_path / "run" / "hub" / "config.json").read_text())
+    assert ("architecture" in library) == (method == "wcdas-prior")  # which timm loads
 
 
 def test_a_frozen_run_is_a_recipe(folder, network, tmp_path):
@@ -306,7 +315,8 @@ def test_a_frozen_run_is_a_recipe(folder, network, tmp_path):
         workers=0,
         report=False,
     )
-    assert isinstance(other.model.classifier.backbone, FrozenBackbone)
+    assert other.metrics["method"] == "wcdas"
+    assert "frozen = true" in (other.path / "run.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,12 @@ def finish(run: TrainingRun) -> Outputs | None:
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
     head, built = config.head_after(None)
+    plain = run.method.build_model is plain_model
     model, images = run.model, dataset
     mean, std = run.loading["mean"], run.loading["std"]
     if isinstance(dataset, FrozenDataset):
-        model, images, mean, std = dataset.whole(model), dataset.images, dataset.mean, dataset.std
+        model, images = dataset.whole(model, plain), dataset.images
+        mean, std = dataset.mean, dataset.std
     info = ModelInfo(
         backbone=config.backbone.name,
         head=head,
@@ -61,10 +63,10 @@ def finish(run: TrainingRun) -> Outputs | None:
         method=config.method,
         dataset=dataset.name,
         options=dict(config.options),
-        built_by_method=run.method.build_model is not plain_model,
+        built_by_method=not plain,
         neck=config.neck.name,
         neck_features=config.neck.features,
-        frozen=config.frozen,
+        frozen=config.frozen and not plain,
     )
     save_model(run.folder.model, model, info)
     facts = {

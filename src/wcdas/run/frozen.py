@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -53,9 +54,17 @@ class FrozenDataset(Dataset):
     mean: list[float]
     std: list[float]
 
-    def whole(self, model: Classifier) -> Classifier:
-        """Return a model that was trained on the features as one that takes images."""
-        return Classifier(FrozenBackbone(self.network, model.backbone), model.head)
+    def whole(self, model: Classifier, plain: bool) -> Classifier:
+        """Return a model that was trained on the features as one that takes images.
+
+        A plain one, a neck and a head, becomes what it would be without freezing.
+        """
+        network, trained = deepcopy(self.network), model.backbone
+        if not plain:
+            return Classifier(FrozenBackbone(network, trained), model.head)
+        network.neck, network.neck_settings = trained.neck, trained.neck_settings
+        network.num_features = trained.num_features
+        return Classifier(network, model.head)
 
 
 def freeze(config: Config, dataset: Dataset, workers: int) -> FrozenDataset:

@@ -43,7 +43,7 @@ class ModelInfo:
     built_by_method: bool = False  # whether the model is more than a backbone and a head
     neck: str = "none"
     neck_features: int = 0
-    frozen: bool = False  # whether all but the backbone was trained on its features
+    frozen: bool = False  # whether what the method built stands on the backbone's features
     format: int = FORMAT
 
 
