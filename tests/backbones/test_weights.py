@@ -201,3 +201,17 @@ def test_a_size_that_cannot_be_resampled(tmp_path):
     path = save(timm.create_model("mixer_s16_224").state_dict(), tmp_path / "w.pth")
     assert "choose input_size=224, or" in refused("mixer_s16_224", path, input_size=64)
     create_backbone("mixer_s16_224", input_size=224, weights=path)
+
+
+def test_a_network_that_keeps_an_empty_classifier(tmp_path):
+    trained = timm.create_model("inception_next_atto")
+    path = save(trained.state_dict(), tmp_path / "w.safetensors")
+    loaded = create_backbone("inception_next_atto", weights=path).network
+    assert loaded.head.fc2.weight.numel() == 0
+    assert torch.equal(loaded.head.fc1.weight, trained.head.fc1.weight)
+
+
+def test_a_file_below_ones_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = save(create_backbone("resnet8").state_dict(), tmp_path / "w.pth")
+    assert create_backbone("resnet8", weights="~/w.pth").weights_from == f"file {path}"

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from wcdas.backbones.base import Backbone, Branch
 from wcdas.backbones.pretrained import find_pretrained
-from wcdas.backbones.weights import CLASSIFIERS, Weights, load_weights, only, weights_file, without
+from wcdas.backbones.weights import (
+    CLASSIFIERS,
+    Weights,
+    load_weights,
+    weights_file,
+    without_classifier,
+)
 from wcdas.errors import InputError, first_line
 
 ALIASES = {"resnext50": "resnext50_32x4d"}
@@ -75,6 +81,7 @@ class TimmBackbone(Backbone):
 
         config = self.network.pretrained_cfg
         classifiers = names(config.get("classifier")) or CLASSIFIERS
+        bare = self.network.state_dict()
         state = adapted(found.state, names(config.get("first_conv")), options["in_chans"])
 
         def convert() -> dict[str, Tensor]:
@@ -83,7 +90,8 @@ class TimmBackbone(Backbone):
             if own:  # it has any classifier, or none; timm expects one
                 classes = {"num_classes": 1}
                 whole = timm.create_model(self.name, **options, **classes).state_dict()
-                kept = without(state, classifiers) | only(whole, classifiers)
+                kept = without_classifier(state, bare, classifiers)
+                kept |= {name: tensor for name, tensor in whole.items() if name not in bare}
                 overlay = {"state_dict": kept, "first_conv": None, "classifier": None}
             network = timm.create_model(
                 self.name, pretrained=True, pretrained_cfg_overlay=overlay, **options, **classes

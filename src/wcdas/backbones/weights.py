@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 
 def weights_file(path: Path) -> Weights:
     """A user's own file; what wraps the backbone in it is taken off."""
-    remedy = "choose the backbone the file was trained with"
+    path, remedy = path.expanduser(), "choose the backbone the file was trained with"
     return Weights(unwrap(read_weights(path)), path, f"file {path}", remedy)
 
 
@@ -88,7 +88,7 @@ def load_weights(
     """
     given, own = weights.state, network.state_dict()
     expected = {name: tensor for name, tensor in own.items() if tensor.numel()}
-    wrong = differences(without(given, classifiers), expected)
+    wrong = differences(without_classifier(given, expected, classifiers), expected)
     if wrong and convert is not None:
         with suppress(Exception):  # a converter stumbles anywhere over weights of others
             given, wrong = convert(), []
@@ -109,16 +109,12 @@ def unwrap(given: dict[str, Tensor]) -> dict[str, Tensor]:
     return given
 
 
-def only(state: Mapping[str, Tensor], layers: tuple[str, ...]) -> dict[str, Tensor]:
-    """The tensors of these layers."""
-    prefixes = tuple(f"{layer}." for layer in layers)
-    return {name: tensor for name, tensor in state.items() if name.startswith(prefixes)}
-
-
-def without(state: Mapping[str, Tensor], layers: tuple[str, ...]) -> dict[str, Tensor]:
-    """The tensors of all other layers."""
-    left_out = only(state, layers)
-    return {name: tensor for name, tensor in state.items() if name not in left_out}
+def without_classifier(
+    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], classifiers: tuple[str, ...]
+) -> dict[str, Tensor]:
+    """The tensors that belong to the backbone, which may have layers of such a name itself."""
+    prefixes = tuple(f"{layer}." for layer in classifiers)
+    return {k: v for k, v in given.items() if k in expected or not k.startswith(prefixes)}
 
 
 def differences(given: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> list[str]:
