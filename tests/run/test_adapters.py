@@ -1,6 +1,7 @@
 """Runs that train adapters: the rest stays, a stopped run ends like a whole one, plain files."""
 
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -37,10 +38,12 @@ class Stop(wcdas.Callback):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_run_stopped_in_both_stages(settings, small_vit, tmp_path, capsys):
+def test_a_run_stopped_in_both_stages(settings, small_vit, tmp_path, monkeypatch, capsys):
     def train(*arguments, **options):
         return wcdas.train(*arguments, **options, **OPTIONS)
 
+    monkeypatch.chdir(tmp_path)
+    settings["backbone.weights"] = Path(small_vit).name
     given = {"settings": settings | {"stages.classifier.ema": 0.9}}
     whole = train("digits-lt", "wcdas", **given, out=tmp_path / "whole", console=Console(width=200))
     assert "adapters of rank 4 learn beside them" in capsys.readouterr().out
@@ -49,6 +52,7 @@ def test_a_run_stopped_in_both_stages(settings, small_vit, tmp_path, capsys):
         train("digits-lt", "wcdas", **given, out=out, callbacks=[Stop(0)])
     with pytest.raises(InterruptedRunError):
         train(out=out, resume=True, callbacks=[Stop(2)])
+    monkeypatch.chdir("/")
     resumed = train(out=out, resume=True)
     first, second = ((run.path / "model.safetensors").read_bytes() for run in (whole, resumed))
     assert first == second

@@ -116,11 +116,20 @@ def read_request(
     """Read what a user gives over the shipped recipe; later wins."""
     table, named = read_own(recipe)
     last = read_settings(settings)
+    for layer in (table, last):
+        _find_weights(layer)
     method = last.pop("method", method or named)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
     layers = [*for_method(table, method or DEFAULT_METHOD), last]
     return Request(method, layers, remembered(table, last), seed)
+
+
+def _find_weights(layer: Table) -> None:
+    """Give a weights file its full path, so that a run can be taken up from anywhere."""
+    match layer:
+        case {"backbone": {"weights": str(weights)}} if weights not in ("", "pretrained"):
+            layer["backbone"] |= {"weights": full_path(weights)}
 
 
 def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
