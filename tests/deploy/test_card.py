@@ -88,3 +88,10 @@ def test_data_without_test_images(odd_run):
 
 def test_beside_the_model(odd_run):
     assert wcdas.export(odd_run, "card").path == odd_run.path / "MODEL_CARD.md"
+
+
+def test_weights_it_started_from(card, odd_run):
+    run = {"backbone": {"weights": "pretrained"}, "seed": 0}
+    run["info"] = {"fingerprint": "f", "versions": {}}
+    assert "mind their licence" in model_card(odd_run.model, odd_run.metrics, run)
+    assert "licence" not in card
