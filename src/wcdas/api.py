@@ -14,6 +14,7 @@ from rich.console import Console
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe, duplicates
+from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
@@ -132,6 +133,7 @@ def train(
         check_free(Path(out))
     with _busy(console, "reading the data"):
         dataset = _open(source, request.data, skip_bad, name)
+        dataset = request.ask_about_mirroring(dataset)
         config, notes = request.resolve(dataset, source, kind, skip_bad)
     folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
     _train(config, dataset, folder, around, request.given, notes)
@@ -187,9 +189,12 @@ def sweep(
         return Sweep(folder.path)
     with _busy(console, "reading the data"):
         dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
+        requests = {method: plan.request(method) for method in plan.methods}
+        for request in requests.values():
+            dataset = request.ask_about_mirroring(dataset)
         resolved = {
-            method: plan.request(method).resolve(dataset, plan.source, kind, plan.skip_bad)
-            for method in plan.methods
+            method: request.resolve(dataset, plan.source, kind, plan.skip_bad)
+            for method, request in requests.items()
         }
         configs = {method: config for method, (config, _) in resolved.items()}
         plan, configs = settled(plan, configs, dataset, folder, stored)
@@ -252,7 +257,7 @@ def check_data(
         if not skip_bad:
             open_data(data, options)  # names the bad images, if too few are left because of them
         raise
-    yield from describe(dataset, every_bad=True)
+    yield from describe(decide_mirroring(dataset), every_bad=True)
     yield from duplicates(dataset)
     if dataset.bad and not skip_bad:
         images = len(dataset.train) + len(dataset.test) + len(dataset.bad)

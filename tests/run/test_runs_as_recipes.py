@@ -100,7 +100,13 @@ def test_options_of_its_own_method_are_no_hindrance(features, tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("augment.flip", True), ("stages.classifier.augment", "strong"), ("input_size", 32)],
+    [
+        ("augment.flip", True),
+        ("augment.erase", 0.5),
+        ("augment.scale", 0.5),
+        ("stages.classifier.augment", "strong"),
+        ("input_size", 32),
+    ],
 )
 def test_what_acts_on_images_alone_is_refused_on_features(key, value, features, tmp_path):
     message = f"{key} has no effect, since features are no images; leave it out"

@@ -84,8 +84,11 @@ class StoredImages(Split):
 
     channels: int
 
-    def load(self, index: int) -> Image.Image:
-        """The image upright, in mode L (one channel) or RGB (three)."""
+    def load(self, index: int, at_least: int | None = None) -> Image.Image:
+        """The image upright, in mode L (one channel) or RGB (three).
+
+        Where its sides need to be `at_least` so long only, it may come smaller, which is quicker.
+        """
         raise NotImplementedError
 
     def check(self, index: int) -> Header:
@@ -106,8 +109,8 @@ class FileImages(StoredImages):
     def name(self, index: int) -> str:
         return self.paths[index]
 
-    def load(self, index: int) -> Image.Image:
-        return open_image(self.root / self.paths[index], self.channels)
+    def load(self, index: int, at_least: int | None = None) -> Image.Image:
+        return open_image(self.root / self.paths[index], self.channels, at_least=at_least)
 
     def check(self, index: int) -> Header:
         return check_image(self.root / self.paths[index], self.paths[index])
@@ -130,8 +133,8 @@ class BytesImages(StoredImages):
     channels: int
     prefix: str
 
-    def load(self, index: int) -> Image.Image:
-        return open_image(self.encoded[index], self.channels, name=self.name(index))
+    def load(self, index: int, at_least: int | None = None) -> Image.Image:
+        return open_image(self.encoded[index], self.channels, self.name(index), at_least)
 
     def check(self, index: int) -> Header:
         return check_image(self.encoded[index], self.name(index))
@@ -163,7 +166,8 @@ class Dataset:
     """A training and a test split over the same classes.
 
     `input_size` is the side length to train at (0 for features), `channels` 1 or 3 (features: the
-    length of a vector), `augment_flip` whether a mirrored image is still of its class.
+    length of a vector), `augment_flip` whether a mirrored image is still of its class,
+    None where `decide_mirroring` has not looked yet.
     `description` holds facts for `run.toml`; `warnings` are lines to print once; `bad` says of
     every image that was left out why.
     """
@@ -174,7 +178,7 @@ class Dataset:
     test: Split
     input_size: int
     channels: int
-    augment_flip: bool
+    augment_flip: bool | None
     fingerprint: str
     description: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)

@@ -64,7 +64,17 @@ def describe(dataset: Dataset, *, every_bad: bool = False) -> list[str]:
         f"few {tail.few} classes",
         *(f"warning: {line}" for line in lines),
         *bad,
+        *_mirroring(dataset),
     ]
+
+
+def _mirroring(dataset: Dataset) -> list[str]:
+    """Say what the images decided, and how to overrule them."""
+    if "mirroring" not in dataset.description:
+        return []
+    other = str(not dataset.augment_flip).lower()
+    told = dataset.description["mirroring"]
+    return [f"note: mirroring {told}; --set augment.flip={other} overrules"]
 
 
 def duplicates(dataset: Dataset) -> Iterator[str]:

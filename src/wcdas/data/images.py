@@ -69,9 +69,16 @@ def check_image(source: Path | Encoded, name: str | None = None) -> Header:
     return header
 
 
-def open_image(source: Path | Encoded, channels: int, name: str | None = None) -> Image.Image:
-    """Return the image upright, in mode L or RGB; one that cannot be read is an `InputError`."""
+def open_image(
+    source: Path | Encoded, channels: int, name: str | None = None, at_least: int | None = None
+) -> Image.Image:
+    """Return the image upright, in mode L or RGB; one that cannot be read is an `InputError`.
+
+    Where its sides need to be `at_least` so long only, a JPEG is decoded smaller, which is quicker.
+    """
     with _opened(source, name) as image:
+        if at_least is not None:
+            image.draft(image.mode, (at_least, at_least))
         image.load()
         return as_mode(image, channels)
 

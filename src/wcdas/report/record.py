@@ -67,6 +67,11 @@ class Record:
         return f"wcdas train --recipe {self.recipe} --out NEW_FOLDER"
 
     @property
+    def mirroring(self) -> str:
+        """What the images decided about mirroring, and why; empty where they were not asked."""
+        return str(self.run["info"]["data"].get("mirroring", ""))
+
+    @property
     def headline(self) -> float | None:
         value: float | None = self.metrics[self.metrics["headline"]]
         return value

@@ -48,7 +48,8 @@ def automatic(
     `chosen` is what the user, or the shipped recipe, says of the backbone; a `frozen` one must
     have learnt already.
     """
-    table: Table = {"augment": {"flip": dataset.augment_flip}}
+    flip = dataset.augment_flip
+    table: Table = {} if flip is None else {"augment": {"flip": flip}}
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):

@@ -17,6 +17,7 @@ from typing import Any
 
 from wcdas.data import OPTIONS, HuggingFace, in_memory, list_datasets
 from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
@@ -67,6 +68,22 @@ class Request:
     def data(self) -> Table:
         """The options of the dataset."""
         return _merged(layer.get("data", {}) for layer in self.layers)
+
+    def ask_about_mirroring(self, dataset: Dataset) -> Dataset:
+        """Let the images decide about mirroring, unless a user does or none is seen mirrored.
+
+        A run.toml repeats what its images decided; these ones are asked why, if they agree.
+        """
+        said, given = (
+            _merged(layer.get("augment", {}) for layer in layers).get("flip")
+            for layers in (self.layers, self.given)
+        )
+        settings = _merged(self.layers)
+        unseen = is_frozen(self.layers) and settings.get("views", 1) == 1
+        if given is not None or unseen:
+            return dataset
+        decided = decide_mirroring(dataset)
+        return decided if said in (None, decided.augment_flip) else dataset
 
     def check(self, dataset: str) -> Config:
         """Refuse what is wrong whatever is in the dataset; return what is known by its name."""

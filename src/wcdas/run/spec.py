@@ -239,7 +239,11 @@ class NeckConfig:
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    flip: bool = key(True, "mirrored images in training", of_images=True)
+    flip: bool = key(
+        True,
+        "mirrored images in training; of one's own images [they decide](data.md#mirrored-images)",
+        of_images=True,
+    )
     erase: float = key(
         0.0, "probability of random erasing, by every policy but `none`", at_least=0, of_images=True
     )
