@@ -98,6 +98,13 @@ def test_options_of_its_own_method_are_no_hindrance(features, tmp_path):
     assert not swept.failed
 
 
+def test_the_smallest_crop_of_small_images_is_refused(tmp_path):
+    message = "augment.scale has no effect, since RandomResizedCrop is from 112 pixels on, and"
+    with pytest.raises(InputError, match=message):
+        train(tmp_path / "run", "digits-lt", settings={"epochs": 1, "augment.scale": 0.5})
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.data import OPTIONS, HuggingFace, in_memory, list_datasets
+from wcdas.data.augment import RESIZED_CROP_FROM
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources.hugging_face import IN_MEMORY
@@ -27,6 +28,7 @@ from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
 from wcdas.run.spec import (
     EVERY_STAGE,
+    AugmentConfig,
     Config,
     Stage,
     Table,
@@ -121,10 +123,18 @@ class Request:
         if data["source"] in list_datasets() and data["source"] != "digits-lt":
             data.setdefault("root", full_path(os.environ.get("WCDAS_DATA") or "data"))
         size = config.input_size or dataset.input_size
+        if size < RESIZED_CROP_FROM and not features:
+            self._check_no_resized_crop(size)
         decided = "cache" in _merged(self.layers) or frozen
         held = config.cache or (not decided and fits(dataset, size, device))
         config = replace(config, data=data, input_size=size, cache=held)
         return config, [*notes, *single_step(config, dataset)]
+
+    def _check_no_resized_crop(self, size: int) -> None:
+        scale = _merged(layer.get("augment", {}) for layer in self.layers).get("scale")
+        if scale not in (None, AugmentConfig.scale):
+            why = f"RandomResizedCrop is from {RESIZED_CROP_FROM} pixels on, and images of {size}"
+            raise _no_effect("augment.scale", f"{why} are trained on")
 
 
 def read_request(
