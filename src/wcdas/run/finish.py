@@ -55,7 +55,7 @@ def finish(run: TrainingRun) -> Outputs | None:
         class_names=names,
         class_counts=counts.tolist(),
         channels=images.channels,
-        input_size=config.input_size,
+        input_size=config.evaluated_at,
         mean=mean,
         std=std,
         temperature=temperature,

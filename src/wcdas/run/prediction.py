@@ -49,7 +49,8 @@ def predict(run: TrainingRun, split: Split) -> tuple[Tensor, Tensor]:
         head = run.model.head
         return torch.zeros(0, head.in_features), torch.zeros(0, head.num_classes)
     share_buffers(run.model)
-    loader = EvalLoader(split, batch_size=256, **run.loading)
+    loading = {**run.loading, "size": run.config.evaluated_at}
+    loader = EvalLoader(split, batch_size=256, **loading)
     try:
         features, logits = predict_split(run.model, loader, gather)
     except ValueError as error:  # on a CPU heads look at the values

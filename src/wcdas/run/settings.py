@@ -22,7 +22,14 @@ from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
-from wcdas.run.automatic import FINE_TUNING, ON_FEATURES, automatic, fits, single_step
+from wcdas.run.automatic import (
+    ON_FEATURES,
+    Chosen,
+    automatic,
+    fine_tuning,
+    fits,
+    single_step,
+)
 from wcdas.run.checks import check_stages
 from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
@@ -41,6 +48,7 @@ from wcdas.run.spec import (
 )
 
 DEFAULT_METHOD = "wcdas-prior"
+LARGEST_ZOOM = 8  # images of 32 pixels at 256
 PATHS = ("source", "root", "classes", "labels")  # options of a dataset that are paths
 
 Source = str | Path | HuggingFace
@@ -87,6 +95,26 @@ class Request:
         decided = decide_mirroring(dataset)
         return decided if said in (None, decided.augment_flip) else dataset
 
+    def _chosen(self, dataset: Dataset) -> Chosen:
+        """What is said of the network already."""
+        settings = _merged(self.layers)
+        backbone = _merged(layer.get("backbone", {}) for layer in self.layers)
+        weights, frozen = backbone.get("weights"), settings.get("frozen")
+        if dataset.name in list_recipes() and not frozen and weights is None:
+            weights = ""  # shipped recipes train from scratch
+        trained = backbone.get("lora") or backbone.get("drop_path") or self._acts_on_images()
+        if frozen is None and (trained or find_method(self.method).views):
+            frozen = False
+        return Chosen(backbone.get("name"), weights, frozen, settings.get("input_size", 0))
+
+    def _acts_on_images(self) -> bool:
+        """Whether something is set that has no effect on features."""
+        try:
+            _check_effect_on_features(self.layers, "", "input_size", "augment.flip", "cache")
+        except InputError:
+            return True
+        return False
+
     def check(self, dataset: str) -> Config:
         """Refuse what is wrong whatever is in the dataset; return what is known by its name."""
         config = resolve(self.method, dataset, self.layers, {}, self.seed)
@@ -97,12 +125,10 @@ class Request:
         self, dataset: Dataset, source: Source, device: str, skip_bad: bool
     ) -> tuple[Config, list[str]]:
         """Resolve everything for a dataset and a device, and say what was decided."""
-        chosen = _merged(layer.get("backbone", {}) for layer in self.layers)
-        frozen = is_frozen(self.layers)
-        if dataset.name in list_recipes() and not frozen:
-            chosen = {"weights": ""} | chosen  # shipped recipes train from scratch
-        suitable, notes = automatic(dataset, device, chosen, frozen)
-        config = resolve(self.method, dataset.name, self.layers, suitable, self.seed)
+        suitable, notes = automatic(dataset, device, self._chosen(dataset))
+        frozen = is_frozen([suitable, *self.layers])
+        images = len(dataset.train)
+        config = resolve(self.method, dataset.name, self.layers, suitable, self.seed, images)
         features = isinstance(dataset.train, FeatureVectors)
         if features:
             _check_effect_on_features(self.layers, "features are no images")
@@ -125,6 +151,7 @@ class Request:
         size = config.input_size or dataset.input_size
         if size < RESIZED_CROP_FROM and not features:
             self._check_no_resized_crop(size)
+        _check_size(size, dataset)
         decided = "cache" in _merged(self.layers) or frozen
         held = config.cache or (not decided and fits(dataset, size, device))
         config = replace(config, data=data, input_size=size, cache=held)
@@ -135,6 +162,17 @@ class Request:
         if scale not in (None, AugmentConfig.scale):
             why = f"RandomResizedCrop is from {RESIZED_CROP_FROM} pixels on, and images of {size}"
             raise _no_effect("augment.scale", f"{why} are trained on")
+
+
+def _check_size(size: int, dataset: Dataset) -> None:
+    """Refuse images that would be enlarged beyond all measure."""
+    largest = LARGEST_ZOOM * dataset.image_side
+    if largest and size > largest:
+        raise InputError(
+            f"input_size is {size}, but most images of {dataset.name} are {dataset.image_side} "
+            f"pixels; expected at most {largest}, {LARGEST_ZOOM} times as much: set input_size, or "
+            "give larger images"
+        )
 
 
 def read_request(
@@ -201,7 +239,12 @@ def _of_another(run: Mapping[str, Any], method: str) -> list[Table]:
 
 
 def resolve(
-    method: str, dataset: str, given: Sequence[Table], suitable: Table, seed: int | None
+    method: str,
+    dataset: str,
+    given: Sequence[Table],
+    suitable: Table,
+    seed: int | None,
+    images: int = 10_000,
 ) -> Config:
     """Build the configuration of a run from its layers.
 
@@ -211,16 +254,18 @@ def resolve(
         given: own recipes, which may add stages, and last the single settings, which may not.
         suitable: what suits data and machine.
         seed: over whatever the layers say.
+        images: how many are trained on; fine-tuning goes by it.
     """
     hooks = find_method(method)
     table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     below = [suitable, shipped, shipped.pop("methods", {}).get(method, {})]
-    if is_frozen(given):  # whatever the shipped recipe trains
+    if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
         network = {key: suitable[key] for key in ("backbone", "input_size") if key in suitable}
         below += [network, ON_FEATURES]
     elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
-        below.append(FINE_TUNING)
+        tuning = fine_tuning(images)
+        below += [_without(tuning, "methods"), tuning["methods"].get(method, {})]
     for layer in below:
         _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given

@@ -306,6 +306,13 @@ class Config:
         "with `frozen`: of every training image, the first as at evaluation, the others augmented",
         at_least=1,
     )
+    evaluation_size: int = key(
+        0,
+        "the same in evaluation and prediction; 0 is `input_size`, and a quarter more where a "
+        "pretrained network that takes any size is fine-tuned with crops",
+        at_least=0,
+        of_images=True,
+    )
     amp: Literal["none", "bf16", "fp16"] = key(
         "none",
         "mixed precision: `none`, `bf16`, `fp16`; on a GPU that has it `bf16` unless you say "
@@ -324,6 +331,11 @@ class Config:
         of_images=True,
     )
     evaluate_every: int = key(0, "epochs between evaluations; 0 is ten times a stage", at_least=0)
+
+    @property
+    def evaluated_at(self) -> int:
+        """Side of the images in evaluation and prediction."""
+        return self.evaluation_size or self.input_size
 
     @property
     def head_options(self) -> Table:
@@ -355,7 +367,8 @@ class Config:
         if stage.trains == "nothing" or strength is None:
             return "none"
         tau, drawn = strength + stage.prior, SAMPLERS[stage.sampler].prior
-        if drawn == "train" and tau == 1:
+        # A little above 1 makes up for rare classes being learnt by heart.
+        if drawn == "train" and 1 <= tau <= 1.5:
             return "uniform"
         return drawn if tau == 0 else "none"
 

@@ -69,6 +69,7 @@ def assemble(
     test: Split,
     *,
     input_size: int,
+    image_side: int = 0,
     channels: int,
     augment_flip: bool | None = True,
     description: dict[str, Any],
@@ -89,6 +90,7 @@ def assemble(
         train=train,
         test=test,
         input_size=input_size,
+        image_side=image_side or input_size,
         channels=channels,
         augment_flip=augment_flip,
         fingerprint=fingerprint(class_names, train, test),
@@ -151,13 +153,15 @@ def dataset_of_images(
         description = {**description, "skipped": len(bad)}
     channels = 1 if all(header.grey for header in headers) else 3
     side = 0 if files else _eager_side(headers)
+    usual = int(median(min(header.width, header.height) for header in headers))
     splits = [replace(split, channels=channels) for split in splits]
     finished: list[Split] = [decoded(split) if side else split for split in splits]
     return assemble(
         name,
         class_names,
         *finished,
-        input_size=side or _suggested_size(headers),
+        input_size=side or _suggested_size(usual),
+        image_side=usual,
         channels=channels,
         augment_flip=None,
         description=description,
@@ -211,9 +215,8 @@ def _first(bad: Sequence[str]) -> str:
     return "; ".join([*bad[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _suggested_size(headers: Sequence[Header]) -> int:
-    """Return 32, 64 or 224 pixels to train at, by the median shorter side (≤ 48, ≤ 112, more)."""
-    short = median(min(header.width, header.height) for header in headers)
+def _suggested_size(short: int) -> int:
+    """Return 32, 64 or 224 pixels to train at, by the usual shorter side (≤ 48, ≤ 112, more)."""
     return 32 if short <= 48 else 64 if short <= 112 else 224
 
 
