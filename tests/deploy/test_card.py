@@ -91,7 +91,9 @@ def test_beside_the_model(odd_run):
 
 
 def test_weights_it_started_from(card, odd_run):
-    run = {"backbone": {"weights": "pretrained"}, "seed": 0}
+    run = {"backbone": {"weights": "pretrained"}, "augment": {"flip": True}, "seed": 0}
     run["info"] = {"fingerprint": "f", "versions": {}}
-    assert "mind their licence" in model_card(odd_run.model, odd_run.metrics, run)
+    text = model_card(odd_run.model, odd_run.metrics, run)
+    assert "mind their licence" in text
+    assert "It learnt mirrored images too" in text
     assert "licence" not in card
