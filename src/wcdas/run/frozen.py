@@ -5,11 +5,11 @@ What it makes of them is the dataset that heads are trained on, and is kept for 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -53,6 +53,15 @@ class FrozenDataset(Dataset):
     network: Backbone
     mean: list[float]
     std: list[float]
+
+    @cached_property
+    def weights(self) -> str:
+        """A SHA-256 over the names and values of the network's tensors."""
+        digest = hashlib.sha256()
+        for name, value in self.network.state_dict().items():
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
 
     def whole(self, model: Classifier, plain: bool) -> Classifier:
         """Return a model that was trained on the features as one that takes images.
@@ -127,20 +136,20 @@ def compute_features(
     tell(console, f"frozen: {told}{several}")
     progress = FeatureProgress(console, len(images.test) + views * len(images.train))
     of_view = [View(i, frozen, ranks, workers, progress) for i in range(views)]
-    # Convolutions on a CPU, too, want the channels last.
-    frozen.network.to(ranks.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network: Any = frozen.network
+    network.to(ranks.device, memory_format=torch.channels_last)  # faster on a CPU too
     try:
         with progress:
-            _vectors(frozen.test).copy_(of_view[0].features(images.test))
-            train = _vectors(frozen.train).view(len(images.train), views, -1)
-            for number, view in enumerate(of_view):
-                train[:, number] = view.features(images.train)
+            _vectors(frozen.test).copy_(of_view[0].features(images.test, digests(images.test)))
+            names, train = digests(images.train), _vectors(frozen.train)
+            for i, view in enumerate(of_view):
+                train.view(len(names), views, -1)[:, i] = view.features(images.train, names)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "stopped; the features so far are kept, the same command goes on from there"
         ) from None
     finally:
-        frozen.network.to("cpu", memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        network.to("cpu", memory_format=torch.contiguous_format)
     tell(console, f"{progress.summary()} ({store_root()})")
 
 
@@ -151,9 +160,8 @@ def _vectors(split: Split) -> Tensor:
 
 def view_settings(config: Config, number: int) -> dict[str, Any]:
     """Return the augmentation of a view; the first is that of evaluation."""
-    return (
-        {"policy": view_policy(config)} | as_table(config.augment) if number else {"policy": "none"}
-    )
+    others = {"policy": view_policy(config), **as_table(config.augment)} if number else {}
+    return others or {"policy": "none"}
 
 
 class View:
@@ -188,15 +196,16 @@ class View:
         }
         # All that the features of an image depend on, but for the image.
         self.settings = inputs | {
-            "backbone": [config.backbone.name, weights_digest(frozen.network)],
+            "backbone": [config.backbone.name, frozen.weights],
             "device": ranks.device.type,  # they round otherwise
             "view": [number, settings],
             "versions": [wcdas.__version__, version("timm")],
         }
 
-    def features(self, split: Split) -> Tensor:
-        """Return the features of a split, float32 (N, d) on the CPU."""
-        ranks, names = self.ranks, digests(split)
+    def features(self, split: Split, names: Sequence[bytes]) -> Tensor:
+        """Return the features of a split, float32 (N, d) on the CPU; its images are named by their
+        digests."""
+        ranks = self.ranks
         store = FeatureStore(self._key(split), partial(warn, self.progress.told))
         found = store.read(names)
         first = {name: i for i, name in reversed(list(enumerate(names)))}  # of equal images
@@ -237,15 +246,6 @@ class View:
         decoded = list(split.pixels.shape[1:]) if isinstance(split, ArrayImages) else "as stored"
         text = json.dumps(self.settings | {"images": decoded}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def weights_digest(network: Backbone) -> str:
-    """Return a SHA-256 over the names and values of a network's tensors."""
-    digest = hashlib.sha256()
-    for name, value in network.state_dict().items():
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def position(digest: bytes) -> int:
