@@ -58,8 +58,8 @@ def fine_tuning(images: int) -> Table:
 # A head learns quickly what features have to say.
 ON_FEATURES: Table = {
     "stages": {
-        "representation": {"epochs": 60, "lr": 0.01, "batch_size": 64},
-        "classifier": {"epochs": 20, "lr": 0.01, "batch_size": 64},
+        "representation": {"epochs": 30, "lr": 0.04, "batch_size": 128},
+        "classifier": {"epochs": 10, "lr": 0.04, "batch_size": 128},
     }
 }
 
