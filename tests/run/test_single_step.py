@@ -31,7 +31,7 @@ def told(data: Path, out: Path, **settings: object) -> list[str]:
 
 def test_a_note_before_training_says_what_to_set(pictures, tmp_path):
     folder = pictures(tmp_path / "x", china=40, flower=20)  # 48 for training, 1 of them held out
-    scratch = {"backbone.weights": ""}
+    scratch = {"backbone.weights": "", "augment.flip": True}
     (note,) = told(folder, tmp_path / "one", **scratch)
     assert note == (
         "with 47 training images (1 held out) and batches of 128 an epoch is a single step; "
