@@ -1,7 +1,8 @@
 """Fine-tuning on one's own pictures: `wcdas train FOLDER` beside a plain script with timm.
 
 python benchmarks/finetune.py --data DIR [--weights FILE] [--datasets cifar100-lt,cifar10-lt]
-    [--epochs 20] [--seeds 3] [--parallel 4] [--only default,script] [--speed] [--out FILE]
+    [--epochs 20] [--seeds 3] [--parallel 4] [--only default,script] [--set KEY=VALUE …]
+    [--validation] [--speed] [--out FILE]
 
 CIFAR-LT is written out as folders of JPEG files at 128 pixels, and `tf_efficientnet_lite0`, trained
 on ImageNet, is fine-tuned at that size for equally many epochs:
@@ -14,7 +15,8 @@ on ImageNet, is fine-tuned at that size for equally many epochs:
 
 The last epoch is reported: balanced accuracy, and that of classes with few training images. A line
 for each run goes to --out, and what is there already is not run again. `--speed` trains one at a
-time and reports images per second without the first epoch.
+time and reports images per second without the first epoch. `--validation` measures on training
+images that the long tail leaves out, fifty of a class at most: by these, defaults are chosen.
 """
 
 import argparse
@@ -40,10 +42,11 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import wcdas
-from wcdas.data.dataset import ArrayImages
+from wcdas.data.dataset import ArrayImages, Dataset, Split
 from wcdas.evaluation import evaluate
 
 BACKBONE, SIZE, BATCH, SCRIPT_LR = "tf_efficientnet_lite0", 128, 64, 3e-4
+LEFT_OUT = 50
 SCRIPTS = ["script", "script, prior", "script, balanced"]
 HEADS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -55,11 +58,12 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
-def write_folder(dataset: str, root: Path, folder: Path) -> Path:
+def write_folder(dataset: str, root: Path, folder: Path, validation: bool) -> None:
     """Write a dataset as folders of JPEG files, once."""
     if (done := folder / "done").exists():
-        return folder / "images"
+        return
     opened = wcdas.open_dataset(dataset, root=root)
+    test = left_out(dataset, root, opened) if validation else opened.test
 
     def write(item: tuple[str, ArrayImages, int]) -> None:
         part, split, i = item
@@ -69,11 +73,21 @@ def write_folder(dataset: str, root: Path, folder: Path) -> Path:
         image.resize((SIZE, SIZE), Image.Resampling.BILINEAR).save(to / f"{i}.jpg", quality=95)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part, split in (("train", opened.train), ("test", opened.test)):
+        for part, split in (("train", opened.train), ("test", test)):
             assert isinstance(split, ArrayImages)
             list(pool.map(write, [(part, split, i) for i in range(len(split))]))
     done.touch()
-    return folder / "images"
+
+
+def left_out(dataset: str, root: Path, long_tailed: Dataset) -> Split:
+    """Return training images that the long tail leaves out, fifty of a class at most; most
+    frequent classes have fewer."""
+    everything = wcdas.open_dataset(dataset, root=root, imbalance=10).train
+    used = {long_tailed.train.content(i) for i in range(len(long_tailed.train))}
+    free = [i for i in range(len(everything)) if everything.content(i) not in used]
+    labels = everything.labels[free]
+    first = [(labels[:k] == labels[k]).sum() < LEFT_OUT for k in range(len(free))]
+    return everything.subset(torch.tensor(free)[torch.tensor(first)])
 
 
 def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, workers: int) -> Any:
@@ -132,7 +146,14 @@ def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, wo
 
 
 def run_wcdas(
-    kind: str, folder: Path, weights: str, epochs: int, seed: int, workers: int, out: Path
+    kind: str,
+    folder: Path,
+    weights: str,
+    epochs: int,
+    seed: int,
+    workers: int,
+    own: list[str],
+    out: Path,
 ) -> Any:
     settings: dict[str, Any] = {
         "backbone.name": BACKBONE,
@@ -145,7 +166,7 @@ def run_wcdas(
         settings["epochs"] = epochs
     run = wcdas.train(
         folder,
-        settings=settings,
+        settings=[*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *own],
         seed=seed,
         out=out,
         resume=out.exists(),
@@ -171,7 +192,8 @@ def job(arguments: argparse.Namespace, folder: Path, dataset: str, kind: str, se
         metrics, speed = run_script(*given)
     else:
         name = f"{dataset}-{kind.replace(' ', '-')}-{arguments.epochs}-s{seed}"
-        metrics, speed = run_wcdas(*given, folder.parent.parent / "runs" / name)
+        out = folder.parent.parent / "runs" / name
+        metrics, speed = run_wcdas(*given, arguments.set, out)
     shown = {key: metrics[key] for key in ("top1", "balanced_accuracy", "many", "medium", "few")}
     return {
         "dataset": dataset,
@@ -208,8 +230,10 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--workers", type=int, default=4, help="processes that decode, a run")
     parser.add_argument("--only", default=",".join(["default", "linear", "cosine", "script"]))
+    parser.add_argument("--set", nargs="*", default=[], help="settings of wcdas train")
+    parser.add_argument("--validation", action="store_true", help="measure on images left out")
     parser.add_argument("--speed", action="store_true", help="one run after another, one seed")
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/wcdas-finetune"))
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/wcdas-finetune"), help="files")
     parser.add_argument("--out", type=Path, default=Path("finetune.jsonl"))
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -222,7 +246,8 @@ def main() -> None:
     kinds = [k for name in names for k in (SCRIPTS if name == "script" else [name])]
     datasets = arguments.datasets.split(",")
     for dataset in datasets:
-        write_folder(dataset, arguments.data, arguments.folder / dataset)
+        folder = arguments.folder / dataset
+        write_folder(dataset, arguments.data, folder, arguments.validation)
     arguments.out.touch()
     lines = [json.loads(line) for line in arguments.out.read_text().splitlines()]
     done = {(line["dataset"], line["kind"], line["seed"]) for line in lines}
