@@ -331,6 +331,10 @@ def test_a_frozen_run_is_a_recipe(folder, network, tmp_path):
             "augment has no effect, since every image is seen as it is; for others set views to 2",
         ),
         ({"views": 2, "stages.representation.augment": "none"}, "the augmentation 'none' alone"),
+        (
+            {"evaluation_size": 40, "views": 2},
+            "evaluation_size is 40, but frozen features are of one",
+        ),
         ({"cutmix": 1.0, "stages.representation.cutmix": 1.0}, "features are no images"),
     ],
 )

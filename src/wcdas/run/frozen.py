@@ -5,7 +5,9 @@ What it makes of them is the dataset that heads are trained on, and is kept for 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
@@ -227,19 +229,40 @@ class View:
         found |= {names[i]: row for i, row in zip(indices.tolist(), rows, strict=True)}
         return torch.stack([found[name] for name in names])
 
-    @torch.no_grad()
     def _computed(
         self, split: Split, indices: Tensor, positions: Tensor
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        batch = self.loading["batch_size"]
+        """Return features of images by their indices, a batch at a time."""
         loader = ViewLoader(split.subset(indices), **self.loading)
         with closing(loader):
             inputs = loader.view(positions, self.augmentation, stream(0, self.number))
-            for some, images in zip(indices.split(batch), inputs, strict=True):
-                # Always as many: kernels for other numbers round otherwise.
-                rest = images[-1:].expand(batch - len(some), -1, -1, -1)
-                features = self.network(torch.cat([images, rest]))
-                yield some, features[: len(some)].float().cpu()
+            batches = indices.split(self.loading["batch_size"])
+            yield from zip(batches, self._in_threads(inputs), strict=True)
+
+    def _in_threads(self, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Every core computes a batch of its own: convolutions that share one wait for each other,
+        the longer the busier the machine is."""
+        cores = torch.get_num_threads()
+        count = cores if self.ranks.device.type == "cpu" else 1
+        one_core = partial(torch.set_num_threads, 1)  # of a thread, and of those to come
+        waiting: deque[Future[Tensor]] = deque()
+        try:
+            with ThreadPoolExecutor(count, initializer=one_core) as pool:
+                for images in inputs:
+                    waiting.append(pool.submit(self._features, images))
+                    if len(waiting) > count:
+                        yield waiting.popleft().result()
+                for future in waiting:
+                    yield future.result()
+        finally:
+            torch.set_num_threads(cores)
+
+    @torch.no_grad()
+    def _features(self, images: Tensor) -> Tensor:
+        # Always as many: kernels for other numbers round otherwise.
+        rest = images[-1:].expand(self.loading["batch_size"] - len(images), -1, -1, -1)
+        whole = torch.cat([images, rest]).contiguous(memory_format=torch.channels_last)
+        return self.network(whole)[: len(images)].float().cpu()
 
     def _key(self, split: Split) -> str:
         """Return the name of the folder that the features are kept in."""

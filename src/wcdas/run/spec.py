@@ -522,6 +522,11 @@ def _check_backbone(config: Config) -> None:
         if value and (config.frozen or not trained):
             why = "it is frozen" if config.frozen else "no stage trains it"
             raise InputError(f"backbone.{key} has no effect, since {why}; leave it out")
+    if config.frozen and config.evaluation_size:
+        raise InputError(
+            f"evaluation_size is {config.evaluation_size}, but frozen features are of one size; "
+            "set input_size instead"
+        )
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
