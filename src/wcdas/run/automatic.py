@@ -36,7 +36,7 @@ def fine_tuning(images: int) -> Table:
     are strong augmentation and a mean of the weights; small data is seen more often.
     """
     epochs = min(max(200_000 // images, 10), 60)
-    batch_size = min(max(1 << (images // 16).bit_length() - 1, 16), 64) if images >= 16 else 16
+    batch_size = _batch_size(images, 64)
     representation: Table = {
         "algorithm": "adamw",
         "lr": 3e-4,
@@ -55,13 +55,21 @@ def fine_tuning(images: int) -> Table:
     }
 
 
-# A head learns quickly what features have to say.
-ON_FEATURES: Table = {
-    "stages": {
-        "representation": {"epochs": 30, "lr": 0.04, "batch_size": 128},
-        "classifier": {"epochs": 10, "lr": 0.04, "batch_size": 128},
+def on_features(images: int) -> Table:
+    """Return how a head is trained on the features of so many images."""
+    epochs, batch_size = 60 if images < 5_000 else 30, _batch_size(images, 128)
+    stage = {"lr": 0.04 * batch_size / 128, "batch_size": batch_size}
+    return {
+        "stages": {
+            "representation": stage | {"epochs": epochs},
+            "classifier": stage | {"epochs": epochs // 3},
+        }
     }
-}
+
+
+def _batch_size(images: int, largest: int) -> int:
+    """Return a power of two from 16 on that leaves an epoch at least 16 steps, if it can."""
+    return min(max(1 << max(images // 16, 1).bit_length() - 1, 16), largest)
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
     if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
-        return table | {"backbone": {"name": "identity"}} | ON_FEATURES, []
+        return table | {"backbone": {"name": "identity"}} | on_features(len(dataset.train)), []
     if chosen.weights == "" or (chosen.weights is None and dataset.image_side < TINY):
         return table | _from_scratch(dataset, chosen.name), []
     names = PRETRAINED[device] if chosen.name is None else [chosen.name]

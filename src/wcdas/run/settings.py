@@ -23,11 +23,11 @@ from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import (
-    ON_FEATURES,
     Chosen,
     automatic,
     fine_tuning,
     fits,
+    on_features,
     single_step,
 )
 from wcdas.run.checks import check_stages
@@ -262,7 +262,7 @@ def resolve(
     below = [suitable, shipped, shipped.pop("methods", {}).get(method, {})]
     if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
         network = {key: suitable[key] for key in ("backbone", "input_size") if key in suitable}
-        below += [network, ON_FEATURES]
+        below += [network, on_features(images)]
     elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
         tuning = fine_tuning(images)
         below += [_without(tuning, "methods"), tuning["methods"].get(method, {})]
