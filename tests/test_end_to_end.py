@@ -72,7 +72,7 @@ def test_real_images_from_parquet(tmp_path):
         table = table.filter(pc.less(table["label"], 2))
         pq.write_table(table.take(list(range(0, len(table), len(table) // count))[:count]),
                        tmp_path / "some" / f"{name}.parquet")  # fmt: skip
-    settings = {"epochs": 1, "batch_size": 16}
+    settings = {"epochs": 1, "batch_size": 16, "backbone.weights": ""}
     run = wcdas.train(tmp_path / "some", "softmax", settings=settings, out=tmp_path / "run",
                       device="cpu", workers=0)  # fmt: skip
     assert run.metrics["test_images"] == 20

@@ -67,7 +67,7 @@ def test_a_momentum_copy_runs_in_the_precision_of_the_backbone(tmp_path, monkeyp
 def test_on_features(name, on_pixels, features, tmp_path):
     run = on_pixels("wcdas", epochs=3, **{"neck.name": name})
     model = wcdas.load(run, device="cpu")
-    assert (model.info.neck, model.info.neck_features, model.info.format) == (name, 0, 2)
+    assert (model.info.neck, model.info.neck_features, model.info.format) == (name, 0, 3)
     assert wcdas.evaluate_run(run, device="cpu")["confusion"] == run.metrics["confusion"]
     x = torch.rand(5, 64)
     with torch.no_grad():

@@ -54,7 +54,7 @@ def odd_softmax(odd_data: Path, odd_run: wcdas.Run) -> wcdas.Run:
 
 
 def trained(data: Path, method: str, out: Path) -> wcdas.Run:
-    settings = {"epochs": 1, "input_size": 32, "batch_size": 8}
+    settings = {"epochs": 1, "input_size": 32, "batch_size": 8, "backbone.weights": ""}
     return wcdas.train(data, method, settings=settings, out=out, device="cpu", workers=0)
 
 

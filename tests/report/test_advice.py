@@ -326,10 +326,13 @@ def test_the_note_of_a_single_step_is_on_the_page_too(features, tmp_path):
 
 def test_a_network_of_this_package_gives_way_to_one_with_weights(digits_run):
     facts = facts_of(read_record(digits_run.path), None)
-    assert facts.network == "backbone.name=resnet50 backbone.weights=pretrained"
+    assert facts.network == "backbone.name=tf_efficientnet_lite0 backbone.weights=pretrained"
     assert facts.epochs == 1
     config = read_request(digits_run.path / "run.toml", facts.network.split(), None).check("")
-    assert (config.backbone.name, config.backbone.weights) == ("resnet50", "pretrained")
+    assert (config.backbone.name, config.backbone.weights) == (
+        "tf_efficientnet_lite0",
+        "pretrained",
+    )
 
 
 @pytest.fixture(scope="module")

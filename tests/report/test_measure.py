@@ -156,7 +156,15 @@ def test_the_map_is_of_2000_samples_at_most(monkeypatch):
     assert (len(found["rows"]), found["of"]) == (MAP_IMAGES, MAP_IMAGES + 50)
 
 
-@pytest.mark.parametrize("features", [torch.randn(4, 3), torch.full((9, 3), torch.nan)])
+@pytest.mark.parametrize(
+    "features",
+    [
+        torch.randn(4, 3),
+        torch.full((9, 3), torch.nan),
+        torch.zeros(9, 3),
+        torch.ones(9, 3) * torch.arange(1, 10)[:, None],  # one direction
+    ],
+)
 def test_no_map_of_too_little(features):
     labels = torch.zeros(len(features)).long()
     assert feature_map(features, labels, labels) is None

@@ -109,7 +109,7 @@ def test_the_baseline_is_found_beside_the_run(odd_run, odd_softmax):
 
 def test_a_baseline_with_other_settings_is_told(odd_run, odd_data, tmp_path):
     run = shutil.copytree(odd_run.path, tmp_path / "run")
-    settings = {"epochs": 2, "input_size": 32, "batch_size": 8, "lr": 0.01}
+    settings = {"epochs": 2, "input_size": 32, "batch_size": 8, "lr": 0.01, "backbone.weights": ""}
     wcdas.train(odd_data, "softmax", settings=settings, out=tmp_path / "s", device="cpu", workers=0)
     page = write_report(run).read_text("utf-8")
     assert (

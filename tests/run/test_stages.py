@@ -146,8 +146,9 @@ def test_nesterov_looks_ahead(make_loop):
 
 
 def test_the_average_is_the_result(make_loop, monkeypatch):
-    """θ̄ ← 0.7 θ̄ + 0.3 θ after every step, from the weights after the first."""
-    loop = make_loop(backbone="identity", one={"epochs": 2, "ema": 0.7, "augment": "none"})
+    """θ̄ ← d θ̄ + (1 − d) θ after step t, d = min(0.7, (1 + t)/(10 + t)), from the weights after the
+    first."""
+    loop = make_loop(backbone="identity", one={"epochs": 3, "ema": 0.7, "augment": "none"})
     seen = []
     train_step = StageTraining.train_step
 
@@ -158,8 +159,10 @@ def test_the_average_is_the_result(make_loop, monkeypatch):
     monkeypatch.setattr(StageTraining, "train_step", spy)
     loop.train()
     average = seen[0]
-    for value in seen[1:]:
-        average = 0.7 * average + 0.3 * value
+    for t, value in enumerate(seen[1:], start=1):
+        decay = min(0.7, (1 + t) / (10 + t))
+        average = decay * average + (1 - decay) * value
+    assert len(seen) > 21  # the decay gets to 0.7
     torch.testing.assert_close(loop.run.model.head.weight.double(), average, rtol=1e-5, atol=1e-6)
     assert not torch.allclose(seen[-1], average)
 

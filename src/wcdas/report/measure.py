@@ -24,6 +24,7 @@ CONFUSIONS, EXAMPLES = 12, 4
 SIDE, EXACT = 96, 40  # of a thumbnail; up to EXACT pixels nothing is lost
 MAP_IMAGES, MAP_ITERATIONS, MAP_SIDE = 2_000, 400, 1_000
 FEWEST = 5  # images on a map
+SAME = 1e-6  # directions that differ by less in every coordinate
 
 
 def measure(
@@ -95,7 +96,7 @@ def _histogram(degrees: Tensor) -> list[int]:
 def feature_map(features: Tensor, labels: Tensor, predicted: Tensor) -> dict[str, Any] | None:
     """Lay out the directions of at most 2,000 test features by t-SNE: rows (x, y, true, predicted).
 
-    None of too few images.
+    None of too few images, or of features that all point the same way, which t-SNE does not survive.
     """
     if len(labels) < FEWEST or not features.isfinite().all():
         return None
@@ -104,7 +105,9 @@ def feature_map(features: Tensor, labels: Tensor, predicted: Tensor) -> dict[str
     from threadpoolctl import threadpool_limits
 
     chosen = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[:MAP_IMAGES]
-    x = F.normalize(features[chosen].float(), dim=1).numpy()
+    x = F.normalize(features[chosen].float(), dim=1)
+    if (x - x[0]).abs().max() < SAME:
+        return None
     # Its threads wait for each other at every step, which takes long where the cores are shared.
     with threadpool_limits(1):
         points = TSNE(
@@ -112,7 +115,7 @@ def feature_map(features: Tensor, labels: Tensor, predicted: Tensor) -> dict[str
             perplexity=min(30.0, (len(chosen) - 1) / 3),
             max_iter=MAP_ITERATIONS,
             random_state=0,
-        ).fit_transform(x)
+        ).fit_transform(x.numpy())
     points -= points.min(0)
     at = torch.from_numpy(points / max(float(points.max()), 1e-12) * MAP_SIDE).round().long()
     rows = torch.cat([at, labels[chosen, None], predicted[chosen, None]], dim=1)

@@ -21,6 +21,7 @@ from wcdas.run.spec import Config, Table
 
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
 SMALL = 64  # pixels; up to here the CIFAR network where training starts from scratch
+LARGEST_ZOOM = 8  # images of 32 pixels at 256
 TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
 FROM_SCRATCH = "resnet32"
 PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
@@ -132,10 +133,12 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
 
 def pretrained_size(name: str, dataset: Dataset) -> int:
     """Return the size at which a pretrained network sees images: what it demands, else their own
-    from 128 to 224 pixels; the CIFAR networks have no such bounds."""
+    from 128 to 224 pixels, tiny ones as large as they may be; the CIFAR networks have no such
+    bounds."""
     if name in BACKBONES:
         return dataset.input_size
-    return demanded_size(name) or min(max(32 * round(dataset.image_side / 32), 128), 224)
+    own = dataset.image_side
+    return demanded_size(name) or min(max(32 * round(own / 32), 128), 224, LARGEST_ZOOM * own)
 
 
 def _with_weights(names: list[str], dataset: Dataset, chosen: Chosen) -> str | None:

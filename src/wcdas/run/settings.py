@@ -23,6 +23,7 @@ from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import (
+    LARGEST_ZOOM,
     Chosen,
     automatic,
     fine_tuning,
@@ -48,7 +49,6 @@ from wcdas.run.spec import (
 )
 
 DEFAULT_METHOD = "wcdas-prior"
-LARGEST_ZOOM = 8  # images of 32 pixels at 256
 PATHS = ("source", "root", "classes", "labels")  # options of a dataset that are paths
 
 Source = str | Path | HuggingFace
