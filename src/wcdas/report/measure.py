@@ -96,7 +96,7 @@ def _histogram(degrees: Tensor) -> list[int]:
 def feature_map(features: Tensor, labels: Tensor, predicted: Tensor) -> dict[str, Any] | None:
     """Lay out the directions of at most 2,000 test features by t-SNE: rows (x, y, true, predicted).
 
-    None of too few images, or of features that all point the same way, which t-SNE does not survive.
+    None of too few images, or where all point the same way, which t-SNE does not survive.
     """
     if len(labels) < FEWEST or not features.isfinite().all():
         return None
