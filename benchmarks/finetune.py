@@ -1,15 +1,15 @@
 """Fine-tuning on one's own pictures: `wcdas train FOLDER` beside a plain script with timm.
 
 python benchmarks/finetune.py --data DIR [--weights FILE] [--datasets cifar100-lt,cifar10-lt]
-    [--epochs 20] [--seeds 3] [--parallel 4] [--only default,script] [--set KEY=VALUE …]
-    [--validation] [--speed] [--out FILE]
+    [--epochs 20] [--seeds 3] [--parallel 4] [--only default,scripts] [--set KEY=VALUE …]
+    [--validation] [--share 0.25] [--speed] [--out FILE]
 
 CIFAR-LT is written out as folders of JPEG files at 128 pixels, and `tf_efficientnet_lite0`, trained
 on ImageNet, is fine-tuned at that size for equally many epochs:
 
 - "script": what people write, `ImageFolder`, RandomResizedCrop and flip, AdamW, a cosine,
-  cross-entropy; with the class prior in the loss ("script, prior": logit adjustment); with a
-  class-balanced sampler ("script, balanced");
+  cross-entropy; with the class prior in the loss ("script prior": logit adjustment); with a
+  class-balanced sampler ("script balanced");
 - "default": `wcdas train`; "linear" and "cosine": the same with these heads;
 - "frozen", "frozen linear", "frozen cosine": heads on features that are computed once.
 
@@ -17,6 +17,7 @@ The last epoch is reported: balanced accuracy, and that of classes with few trai
 for each run goes to --out, and what is there already is not run again. `--speed` trains one at a
 time and reports images per second without the first epoch. `--validation` measures on training
 images that the long tail leaves out, fifty of a class at most: by these, defaults are chosen.
+`--share` trains on a part of every class, two images at least, for machines without a GPU.
 """
 
 import argparse
@@ -47,7 +48,7 @@ from wcdas.evaluation import evaluate
 
 BACKBONE, SIZE, BATCH, SCRIPT_LR = "tf_efficientnet_lite0", 128, 64, 3e-4
 LEFT_OUT = 50
-SCRIPTS = ["script", "script, prior", "script, balanced"]
+SCRIPTS = ["script", "script prior", "script balanced"]
 HEADS: dict[str, dict[str, Any]] = {
     "default": {},
     "linear": {"head.name": "linear"},
@@ -58,8 +59,8 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
-def write_folder(dataset: str, root: Path, folder: Path, validation: bool) -> None:
-    """Write a dataset as folders of JPEG files, once."""
+def write_folder(dataset: str, root: Path, folder: Path, validation: bool, share: float) -> None:
+    """Write a dataset, or the first images of every class, as folders of JPEG files, once."""
     if (done := folder / "done").exists():
         return
     opened = wcdas.open_dataset(dataset, root=root)
@@ -72,8 +73,12 @@ def write_folder(dataset: str, root: Path, folder: Path, validation: bool) -> No
         image = Image.fromarray(split.pixels[i].permute(1, 2, 0).numpy())
         image.resize((SIZE, SIZE), Image.Resampling.BILINEAR).save(to / f"{i}.jpg", quality=95)
 
+    most = (opened.class_counts * share).round().clamp(min=2)
+    labels = opened.train.labels
+    first = [i for i, c in enumerate(labels.tolist()) if (labels[:i] == c).sum() < most[c]]
+    parts = {"train": opened.train.subset(torch.tensor(first)), "test": test}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part, split in (("train", opened.train), ("test", test)):
+        for part, split in parts.items():
             assert isinstance(split, ArrayImages)
             list(pool.map(write, [(part, split, i) for i in range(len(split))]))
     done.touch()
@@ -106,7 +111,7 @@ def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, wo
     model.reset_classifier(len(train.classes))
     model.to(device)
     counts = torch.bincount(torch.tensor(train.targets))
-    balanced = kind == "script, balanced"
+    balanced = kind == "script balanced"
     each = (1 / counts.double())[train.targets]
     sampler = WeightedRandomSampler(each.tolist(), len(train)) if balanced else None
     loading: dict[str, Any] = {
@@ -115,7 +120,7 @@ def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, wo
         "persistent_workers": workers > 0,
     }
     batches = DataLoader(train, BATCH, sampler is None, sampler, drop_last=True, **loading)
-    log_prior = (counts / counts.sum()).log().to(device) * (kind == "script, prior")
+    log_prior = (counts / counts.sum()).log().to(device) * (kind == "script prior")
     optimizer = torch.optim.AdamW(model.parameters(), lr=SCRIPT_LR, weight_decay=0.05)
     steps = epochs * len(batches)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -163,7 +168,7 @@ def run_wcdas(
         **HEADS[kind],
     }
     if "frozen" not in HEADS[kind]:
-        settings["epochs"] = epochs
+        settings |= {"frozen": False, "epochs": epochs}
     run = wcdas.train(
         folder,
         settings=[*(f"{key}={json.dumps(value)}" for key, value in settings.items()), *own],
@@ -229,9 +234,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parallel", type=int, default=1, help="runs at a time")
     parser.add_argument("--workers", type=int, default=4, help="processes that decode, a run")
-    parser.add_argument("--only", default=",".join(["default", "linear", "cosine", "script"]))
+    parser.add_argument("--only", default=",".join(["default", "linear", "cosine", "scripts"]))
     parser.add_argument("--set", nargs="*", default=[], help="settings of wcdas train")
     parser.add_argument("--validation", action="store_true", help="measure on images left out")
+    parser.add_argument("--share", type=float, default=1.0, help="of the images of a class")
     parser.add_argument("--speed", action="store_true", help="one run after another, one seed")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/wcdas-finetune"), help="files")
     parser.add_argument("--out", type=Path, default=Path("finetune.jsonl"))
@@ -243,11 +249,13 @@ def main() -> None:
         print(json.dumps(job(arguments, folder, dataset, kind, int(seed))))
         return
     names = [kind.strip() for kind in arguments.only.split(",")]
-    kinds = [k for name in names for k in (SCRIPTS if name == "script" else [name])]
+    kinds = [k for name in names for k in (SCRIPTS if name == "scripts" else [name])]
+    if unknown := [kind for kind in kinds if kind not in (*SCRIPTS, *HEADS)]:
+        parser.error(f"unknown in --only: {unknown[0]}; expected {', '.join((*SCRIPTS, *HEADS))}")
     datasets = arguments.datasets.split(",")
     for dataset in datasets:
         folder = arguments.folder / dataset
-        write_folder(dataset, arguments.data, folder, arguments.validation)
+        write_folder(dataset, arguments.data, folder, arguments.validation, arguments.share)
     arguments.out.touch()
     lines = [json.loads(line) for line in arguments.out.read_text().splitlines()]
     done = {(line["dataset"], line["kind"], line["seed"]) for line in lines}

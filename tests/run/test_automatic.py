@@ -162,6 +162,8 @@ def test_much_work_is_frozen_on_a_cpu(weights):
     assert any("frozen" in note and "--set frozen=false" in note for note in notes)
     assert {stage.augment for stage in config.stages.values()} == {"none"}
     assert not decided(224, {"frozen": False}, count=3_000)[0].frozen
+    assert not decided(224, {"epochs": 2}, count=3_000)[0].frozen
+    assert decided(224, {"stages.representation.epochs": 20}, count=3_000)[0].frozen
     assert not decided(224, device="cuda", count=3_000)[0].frozen
 
 

@@ -82,12 +82,14 @@ class Chosen:
         weights: of it; "" is from scratch.
         frozen: whether the backbone is trained.
         input_size: in pixels.
+        epochs: of the stage that trains the backbone.
     """
 
     name: str | None = None
     weights: str | None = None
     frozen: bool | None = None
     input_size: int = 0
+    epochs: int = 0
 
 
 def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, list[str]]:
@@ -118,7 +120,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         own = f"since most images are {dataset.image_side} px"
         notes.append(f"input size {size}, {own}; another with --set input_size=…")
     images = len(dataset.train)
-    epochs = fine_tuning(images)["stages"]["representation"]["epochs"]
+    epochs = chosen.epochs or fine_tuning(images)["stages"]["representation"]["epochs"]
     passes = epochs * images * (size / 224) ** 2
     if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
         table["frozen"] = True

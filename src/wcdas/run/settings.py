@@ -105,7 +105,11 @@ class Request:
         trained = backbone.get("lora") or backbone.get("drop_path") or self._acts_on_images()
         if frozen is None and (trained or find_method(self.method).views):
             frozen = False
-        return Chosen(backbone.get("name"), weights, frozen, settings.get("input_size", 0))
+        spread: Table = {"stages": {"representation": {}}}
+        for layer in self.layers:
+            _merge(spread, _spread(layer, spread["stages"]))
+        epochs = spread["stages"]["representation"].get("epochs", 0)
+        return Chosen(backbone.get("name"), weights, frozen, settings.get("input_size", 0), epochs)
 
     def _acts_on_images(self) -> bool:
         """Whether something is set that has no effect on features."""
