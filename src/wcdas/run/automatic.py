@@ -128,8 +128,14 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
             f"the backbone is frozen, since fine-tuning it on {images:,} images for {epochs} "
             "epochs would take hours on a CPU; fine-tune it with --set frozen=false"
         )
-    elif not chosen.frozen and demanded_size(name) is None and size >= RESIZED_CROP_FROM:
+        return table, notes
+    if not chosen.frozen and demanded_size(name) is None and size >= RESIZED_CROP_FROM:
         table["evaluation_size"] = 32 * round(1.25 * size / 32)
+    if not chosen.frozen and not chosen.epochs:
+        notes.append(
+            f"fine-tuned for {epochs} epochs, since there are {images:,} images; another number "
+            "with --set epochs=…"
+        )
     return table, notes
 
 

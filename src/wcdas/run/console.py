@@ -44,6 +44,8 @@ def announce(
 ) -> None:
     """Say what is trained on what before training starts, and where its weights came from."""
     size = f" at {config.input_size} px" if config.input_size else ""
+    if config.evaluated_at != config.input_size:
+        size += f", evaluated at {config.evaluated_at} px,"
     size += ", frozen," if config.frozen else ""
     rank = config.backbone.lora
     learning = f"; adapters of rank {rank} learn beside them" if rank else ""
@@ -64,7 +66,7 @@ def _described(config: Config, name: str, stage: Stage) -> str:
     if stage.trains == "nothing":
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
-    mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix") if (v := getattr(stage, k)))
+    mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix", "ema") if (v := getattr(stage, k)))
     steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"
     return (
         f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "
