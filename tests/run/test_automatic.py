@@ -86,14 +86,20 @@ def test_mixup_from_scratch_and_none_with_weights():
 SCRATCH = {"backbone.weights": ""}
 
 
-def test_the_prior_is_a_little_stronger_for_the_default_when_it_is_fine_tuned():
-    scratch, tuned, softmax = (
-        decided(32, given, method)[0]
-        for given, method in ((SCRATCH, "wcdas-prior"), (FILE, "wcdas-prior"), (FILE, "softmax"))
-    )
-    priors = [c.stages["representation"].prior for c in (scratch, tuned, softmax)]
-    assert priors == [1.0, 1.25, 0.0]
-    assert [c.prior for c in (scratch, tuned, softmax)] == ["uniform", "uniform", "train"]
+@pytest.mark.parametrize(
+    ("given", "method", "strength", "prior"),
+    [
+        (SCRATCH, "wcdas-prior", 1.0, "uniform"),
+        (FILE, "wcdas-prior", 1.25, "uniform"),
+        (FILE | {"frozen": True}, "wcdas-prior", 1.25, "uniform"),
+        (FILE, "softmax", 0.0, "train"),
+        (FILE | {"frozen": True}, "softmax", 0.0, "train"),
+    ],
+)
+def test_the_prior_of_the_default_is_a_little_stronger_with_weights(given, method, strength, prior):
+    config, _ = decided(32, given, method)
+    assert config.stages["representation"].prior == strength
+    assert config.prior == prior
 
 
 @pytest.mark.parametrize("dataset", ["cifar100-lt", "inat2018"])

@@ -263,14 +263,15 @@ def resolve(
     hooks = find_method(method)
     table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
-    below = [suitable, shipped, shipped.pop("methods", {}).get(method, {})]
+    below = [suitable, shipped]
     if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
-        network = {key: suitable[key] for key in ("backbone", "input_size") if key in suitable}
+        network: Table = {
+            key: suitable[key] for key in ("backbone", "input_size") if key in suitable
+        }
         below += [network, on_features(images)]
     elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
-        tuning = fine_tuning(images)
-        below += [_without(tuning, "methods"), tuning["methods"].get(method, {})]
-    for layer in below:
+        below.append(fine_tuning(images))
+    for layer in (part for layer in below for part in for_method(layer, method)):
         _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given
     for layer in recipes:
