@@ -7,6 +7,7 @@ the recipe's table `methods.NAME`.
 """
 
 import copy
+import itertools
 import math
 import os
 import re
@@ -265,13 +266,12 @@ def resolve(
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     below = [suitable, shipped]
     if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
-        network: Table = {
-            key: suitable[key] for key in ("backbone", "input_size") if key in suitable
-        }
+        kept = ("backbone", "input_size")
+        network = {key: value for key, value in suitable.items() if key in kept}
         below += [network, on_features(images)]
     elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
         below.append(fine_tuning(images))
-    for layer in (part for layer in below for part in for_method(layer, method)):
+    for layer in itertools.chain.from_iterable(for_method(part, method) for part in below):
         _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given
     for layer in recipes:
