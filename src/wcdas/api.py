@@ -14,7 +14,7 @@ from rich.console import Console
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe, duplicates
-from wcdas.data.mirroring import decide_mirroring
+from wcdas.data.mirroring import decide_mirroring, without_verdict
 from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
@@ -135,6 +135,8 @@ def train(
         dataset = _open(source, request.data, skip_bad, name)
         dataset = request.ask_about_mirroring(dataset)
         config, notes = request.resolve(dataset, source, kind, skip_bad)
+        if all(stage.augment == "none" for stage in config.stages.values()):
+            dataset = without_verdict(dataset)
     folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
     _train(config, dataset, folder, around, request.given, notes)
     return Run(folder.path)
@@ -329,14 +331,13 @@ def _train(
             if config.frozen and features is None:
                 trained_on = freeze(config, dataset, workers)
             run = build_run(config, method, trained_on, folder, here, workers)
-        table = folder.read_run() if given is None else run_table(config, dataset, given)
+        frozen = trained_on.network if isinstance(trained_on, FrozenDataset) else None
+        weights = (frozen or run.model.backbone).weights_from
+        table = folder.read_run() if given is None else run_table(config, dataset, given, weights)
         created = given is not None and here.is_main
         if created:
             folder.claim()
-        network = (
-            trained_on.network if isinstance(trained_on, FrozenDataset) else run.model.backbone
-        )
-        announce(console, config, dataset, folder, here.device, network.weights_from, notes)
+        announce(console, config, dataset, folder, here.device, weights, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
         with nothing_left_behind(folder, created):
             if features is None and isinstance(trained_on, FrozenDataset):

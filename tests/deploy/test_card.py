@@ -92,8 +92,11 @@ def test_beside_the_model(odd_run):
 
 def test_weights_it_started_from(card, odd_run):
     run = {"backbone": {"weights": "pretrained"}, "augment": {"flip": True}, "seed": 0}
-    run["info"] = {"fingerprint": "f", "versions": {}}
+    run["info"] = {"fingerprint": "f", "versions": {}, "weights": "package some model"}
+    run["stages"] = {"representation": {"augment": "standard"}}
     text = model_card(odd_run.model, odd_run.metrics, run)
-    assert "mind their licence" in text
+    assert "It started from pretrained weights, package some model; mind their licence." in text
     assert "It learnt mirrored images too" in text
+    run["stages"] = {"representation": {"augment": "none"}}
+    assert "mirrored" not in model_card(odd_run.model, odd_run.metrics, run)
     assert "licence" not in card

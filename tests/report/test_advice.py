@@ -38,6 +38,7 @@ GOOD = Facts(
     prior="uniform",
     prior_in_loss=False,
     pretrained=False,
+    frozen=False,
     network="backbone.weights=pretrained",
     ece=0.02,
     confidence=0.86,
@@ -124,6 +125,11 @@ CASES = [
         advice.learnt_by_heart,
         {"train_accuracy": 1.0, "headline": 0.4},
         {"train_accuracy": 0.8, "headline": 0.9},
+    ),
+    (
+        advice.backbone_not_trained,
+        {"frozen": True, "headline": 0.4},
+        {"frozen": False, "headline": 0.9},
     ),
     (
         advice.one_confusion,

@@ -366,3 +366,16 @@ def test_real_weights_tell_two_photographs_apart(folder, tmp_path):
     settings |= {"backbone.weights": REAL, "input_size": 128}
     run, _ = train(folder, tmp_path / "run", settings)
     assert run.metrics["top1"] == 1.0
+
+
+def test_the_page_says_what_was_frozen_and_not_what_was_not_done(
+    folder, network, tmp_path, monkeypatch
+):
+    """Where the weights came from, and nothing on mirroring, since every image is seen as it is."""
+    monkeypatch.setattr("wcdas.run.automatic.PASSES_ON_A_CPU", 0)  # frozen unasked
+    settings = {key: value for key, value in network.items() if key != "frozen"} | {"epochs": 1}
+    run = wcdas.train(folder, settings=settings, out=tmp_path / "run", device="cpu")
+    page = " ".join((run.path / "report.html").read_text("utf-8").split())
+    weights = network["backbone.weights"]
+    assert f"the network started from file {weights} and was not trained" in page
+    assert "Mirroring" not in page

@@ -54,6 +54,12 @@ def decide_mirroring(dataset: Dataset) -> Dataset:
     )
 
 
+def without_verdict(dataset: Dataset) -> Dataset:
+    """Return the dataset without what is said about mirroring, where no image is augmented."""
+    kept = {key: value for key, value in dataset.description.items() if key != "mirroring"}
+    return replace(dataset, description=kept)
+
+
 def choose(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return images to look at, evenly spaced in their classes, and the fold of each.
 

@@ -252,6 +252,17 @@ def learnt_by_heart(f: Facts) -> Advice | None:
     )
 
 
+def backbone_not_trained(f: Facts) -> Advice | None:
+    if not f.frozen or f.headline is None or f.headline > NOT_GENERALISED:
+        return None
+    return Advice(
+        "Fine-tune the network as well, on a GPU if there is one: start anew with "
+        "--set frozen=false.",
+        f"The test images are at {percent(f.headline)} % with features that have learnt nothing "
+        "from these images.",
+    )
+
+
 def one_confusion(f: Facts) -> Advice | None:
     pair = f.confusion
     if pair is None or pair.images < ENOUGH_IMAGES or pair.images < MOST_OF_A_CLASS * pair.of:
@@ -306,6 +317,7 @@ RULES = (
     logits_of_the_training_mix,
     classes_that_fail,
     worse_than_baseline,
+    backbone_not_trained,
     learnt_by_heart,
     still_learning,
     within_noise,

@@ -56,6 +56,7 @@ class Facts:
     prior: str  # of the logits: train, uniform or none
     prior_in_loss: bool
     pretrained: bool
+    frozen: bool
     network: str  # the settings that start from pretrained weights; empty for features
     ece: float | None
     confidence: float | None
@@ -111,6 +112,7 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         prior_in_loss=any(map(_has_prior, stages.values()))
         or (method is not None and bool(own_loss) and method.prior == "uniform"),
         pretrained=bool(run["backbone"]["weights"]),
+        frozen=bool(run.get("frozen")),
         network=_pretrained(run["backbone"]["name"]),
         ece=metrics["ece"],
         confidence=record.measured["confidence"],

@@ -67,6 +67,13 @@ class Record:
         return f"wcdas train --recipe {self.recipe} --out NEW_FOLDER"
 
     @property
+    def started_from(self) -> str:
+        """The weights that the backbone started from; empty where it was random ones."""
+        weights = str(self.run["backbone"]["weights"])
+        told = "pretrained weights" if weights == "pretrained" else weights
+        return str(self.run["info"].get("weights") or told)
+
+    @property
     def mirroring(self) -> str:
         """What the images decided about mirroring, and why; empty where they were not asked."""
         return str(self.run["info"]["data"].get("mirroring", ""))

@@ -159,14 +159,16 @@ def finished_runs(path: Path) -> list[Path]:
 
 
 def run_table(
-    config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]]
+    config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]], weights: str = ""
 ) -> dict[str, Any]:
-    """Return what run.toml holds; `given` is what was set for the run, later over earlier."""
+    """Return what run.toml holds; `given` is what was set for the run, later over earlier, and
+    `weights` says where those of the backbone came from, once it is built."""
     info = {
         "fingerprint": dataset.fingerprint,
         "prior": config.prior,
         "class_counts": dataset.class_counts.tolist(),
         "data": dataset.description,
+        "weights": weights,
         "given": [dict(layer) for layer in given],
         "versions": versions(),
     }
