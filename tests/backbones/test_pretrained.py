@@ -258,6 +258,7 @@ def test_a_hub_that_serves(hub, weights, tmp_path):
     assert error.startswith("pretrained weights of 'resnet34' cannot be had: ")
 
 
+@pytest.mark.slow
 def test_a_hub_that_sends_next_to_nothing_is_left(hub, tmp_path):
     told = in_a_child(
         hub,

@@ -13,6 +13,7 @@ from wcdas import MixedLabels, create_head, list_heads
 from wcdas.heads import Head
 
 MARGIN = ["l-softmax", "am-softmax", "arcface", "sphereface"]
+COMPILED_QUICKLY = ("linear", "cosine", "wcdas")  # the others are slow tests
 ANGLE_ALONE = ["cosine", "wcdas", "wndas", "t-vmf", "am-softmax", "arcface"]
 VARIANTS = [
     *((name, {}) for name in list_heads()),
@@ -194,7 +195,10 @@ def test_zero_features_and_empty_batches(name):
     assert empty.shape == (0,)
 
 
-@pytest.mark.parametrize("name", list_heads())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in COMPILED_QUICKLY)) for n in list_heads()],
+)
 def test_compiles_as_one_graph(name):
     head = create_head(name, 4, 5)
     features, labels = batch()

@@ -38,6 +38,7 @@ class Stop(wcdas.Callback):
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_both_stages(settings, small_vit, tmp_path, monkeypatch, capsys):
     def train(*arguments, **options):
         return wcdas.train(*arguments, **options, **OPTIONS)

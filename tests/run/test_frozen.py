@@ -288,7 +288,7 @@ def test_a_sweep_computes_features_once(folder, network, tmp_path):
     )
 
 
-@pytest.mark.parametrize("method", ["wcdas-prior", "ride"])
+@pytest.mark.parametrize("method", ["wcdas-prior", pytest.param("ride", marks=pytest.mark.slow)])
 def test_a_frozen_run_is_exported(method, folder, timm_network, tmp_path):
     run, _ = train(folder, tmp_path / "run", timm_network, method)
     for form in ("onnx", "torch", "hub", "card"):
