@@ -133,6 +133,9 @@ def test_torn_files(tmp_path, suffix, length):
 
 def test_files_of_another_kind(tmp_path):
     assert "does not exist" in refused("resnet32", tmp_path / "nothing.safetensors")
+    assert "is a folder" in refused("resnet32", tmp_path)
+    (tmp_path / "text.pth").write_text("hello\n")
+    assert "cut off or no file of PyTorch" in refused("resnet32", tmp_path / "text.pth")
     (tmp_path / "w.npz").write_bytes(b"x")
     assert "not a .safetensors or .pth" in refused("resnet32", tmp_path / "w.npz")
     torch.save([1, 2], tmp_path / "list.pth")

@@ -113,7 +113,8 @@ def test_a_shipped_recipe_is_from_scratch_unless_weights_are_given(dataset):
 
 def test_from_scratch_by_choice_is_at_the_rate_of_that():
     config, notes = decided(224, SCRATCH)
-    assert (config.backbone.name, config.stages["representation"].lr) == ("resnet50", 0.2)
+    assert (config.backbone.name, config.stages["representation"].lr) == ("resnet32", 0.2)
+    assert config.input_size == 64  # on a CPU
     assert not any("pretrained" in note for note in notes)
 
 

@@ -324,7 +324,7 @@ def test_a_frozen_run_is_a_recipe(folder, network, tmp_path):
     [
         ({"views": 3, "frozen": False}, "views is 3, but features are not frozen; add --frozen"),
         ({"views": 0}, "views is 0; expected at least 1"),
-        ({"backbone.weights": ""}, "frozen is true, but resnet8 has no weights to begin with"),
+        ({"backbone.weights": ""}, "frozen is true, but backbone.weights is empty"),
         ({"backbone.weights": "pretrained"}, "no pretrained weights of 'resnet8'"),
         (
             {"stages.representation.augment": "strong"},

@@ -17,7 +17,6 @@ from wcdas.errors import InputError, first_line
 CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
 # What a network is wrapped in: DDP, the model of a run, a frozen one, a backbone of timm.
 PREFIXES = ("module.", "backbone.", "frozen.", "network.")
-UNREADABLE = (SafetensorError, OSError, RuntimeError, EOFError, ValueError)
 
 
 class Weights(NamedTuple):
@@ -39,8 +38,9 @@ def weights_file(path: Path) -> Weights:
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a `.safetensors` file, or of a `.pth` file that holds tensors only."""
     if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(
-            f"weights file {str(path)!r} does not exist; expected .safetensors or .pth"
+            f"weights file {str(path)!r} {what}; give the path of a .safetensors or .pth file"
         )
     if path.suffix not in (".safetensors", ".pth", ".pt", ".bin"):
         raise InputError(f"weights file {str(path)!r} is not a .safetensors or .pth file")
@@ -48,7 +48,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         stored = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, *UNREADABLE) as error:
+    except Exception as error:  # readers of other packages stumble anywhere over other contents
         raise InputError(f"weights file {str(path)!r} {_reason(path, error)}") from None
     for key in ("state_dict", "model"):
         if isinstance(stored, dict) and isinstance(stored.get(key), dict):
@@ -68,12 +68,14 @@ def _reason(path: Path, error: Exception) -> str:
         return "is a Git LFS pointer, not the weights; fetch them with git lfs pull"
     if beginning.startswith((b"<!doctype html", b"<html")):
         return "is a web page, not weights; download the file itself"
+    if isinstance(error, SafetensorError):
+        return f"cannot be read: {first_line(error)}; if it is cut off, fetch it again"
     if isinstance(error, pickle.UnpicklingError):
         return (
             "is damaged or holds more than tensors, and code in a file is never run; save its "
             "state_dict as .safetensors"
         )
-    return f"cannot be read: {first_line(error)}; if it is cut off, fetch it again"
+    return "is cut off or no file of PyTorch; fetch it again"
 
 
 def load_weights(

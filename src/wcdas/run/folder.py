@@ -67,7 +67,10 @@ class RunFolder:
         try:
             return tomllib.loads(self._run.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise InputError(f"{self.path} holds no run; expected a run.toml in it") from None
+            raise InputError(
+                f"{self.path} holds no run; expected a run.toml in it; if it was stopped before "
+                "training began, start it again"
+            ) from None
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{self._run} is damaged: {error}") from None
 

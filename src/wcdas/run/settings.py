@@ -139,8 +139,8 @@ class Request:
             _check_effect_on_features(self.layers, "features are no images")
         elif frozen and not config.backbone.weights:
             raise InputError(
-                f"frozen is true, but {config.backbone.name} has no weights to begin with; set "
-                "backbone.weights to pretrained or a file"
+                "frozen is true, but backbone.weights is empty, and random weights are worth no "
+                "features; set it to pretrained or a file"
             )
         elif frozen and config.views == 1:
             seen = "every image is seen as it is; for others set views to 2 or more"
