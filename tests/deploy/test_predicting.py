@@ -80,6 +80,7 @@ def test_bad_files_have_their_lines_and_the_rest_goes_on(command, odd_run, every
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+@pytest.mark.slow
 def test_a_file_name_that_is_no_text(odd_run, every_kind, tmp_path):
     folder = os.fsencode(tmp_path)
     with open(folder + b"/\xff.jpg", "wb") as file:

@@ -244,6 +244,7 @@ def test_two_processes_learn_what_one_does(tmp_path, in_processes):
         torch.testing.assert_close(other, one)
 
 
+@pytest.mark.slow
 def test_once_loaded(on_textures, loaded_top1):
     run = on_textures("meta-weight-net")
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])

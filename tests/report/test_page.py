@@ -155,6 +155,7 @@ def test_a_head_without_rho(odd_softmax):
     assert not any(a.get("data-chart") in ("rho", "rho-training") for a in page.of("div"))
 
 
+@pytest.mark.slow
 def test_names_that_utf8_cannot_hold(digits_run, tmp_path):
     copy = shutil.copytree(digits_run.path, tmp_path / "run")
     metrics = json.loads((copy / "metrics.json").read_text())

@@ -23,7 +23,7 @@ from wcdas.sweeps.plan import SweepRun
 RUNS = [SweepRun("softmax", seed) for seed in range(4)]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 2])
+@pytest.mark.parametrize("at_a_time", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_run_ends_and_no_more_than_asked_for_are_at_work(at_a_time):
     at_work, most = set(), []
     lock, first = threading.Lock(), threading.Barrier(at_a_time)

@@ -116,6 +116,7 @@ def test_as_near_to_the_exact_numbers_as_torch_is(pair, pictures, device, channe
         assert error(own, right) < 2 * error(other, right) + 0.05
 
 
+@pytest.mark.slow
 def test_a_second_step_starts_anew(pair, pictures):
     """The running statistics follow both, the gradients add up."""
     network, theirs = pair()
