@@ -85,3 +85,17 @@ def test_the_group_ends_with_its_block(how, fails):
     child.start()
     child.join(600)
     assert child.exitcode == 0
+
+
+def start_methods(rank, world, folder):
+    assert processes.start_method(2) is None
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=1)
+    context = processes.start_method(2)
+    assert context is not None
+    assert context.get_start_method() == "forkserver"
+    assert processes.start_method(0) is None
+    dist.destroy_process_group()
+
+
+def test_no_worker_is_forked_beside_the_threads_of_gloo(in_processes, tmp_path):
+    in_processes(start_methods, 1, tmp_path)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
@@ -78,6 +80,19 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device is {name!r}, but no GPU is available; use --device cpu")
     return device
+
+
+def start_method(workers: int) -> BaseContext | None:
+    """Say how worker processes are started; None is as Python does it, by a fork.
+
+    A thread of gloo that gives a tensor back registers with Python for a moment, and a fork in that
+    moment leaves the child waiting for it for ever. A server without threads is forked instead.
+    """
+    if not workers or not dist.is_initialized() or dist.get_backend() != "gloo":
+        return None
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["wcdas.data.inputs"])
+    return context
 
 
 def spare_cores() -> int:

@@ -19,6 +19,7 @@ from wcdas.data.dataset import ArrayImages, CanvasImages, Dataset, StoredImages
 from wcdas.data.images import evaluation_square, to_pixels
 from wcdas.data.inputs import ignore_interrupt
 from wcdas.errors import InputError
+from wcdas.processes import start_method
 
 LOOKED_AT = 200  # images, for their usual shape
 WIDEST = 1.5  # the canvas's longer side over its shorter one, at most
@@ -72,6 +73,7 @@ def _decoded(
         _Brought(split, bring, channels),
         batch_size=64,
         num_workers=workers,
+        multiprocessing_context=start_method(workers),
         collate_fn=_stacked,
         worker_init_fn=ignore_interrupt,
         generator=torch.Generator(),  # else the global one would advance

@@ -23,6 +23,7 @@ from wcdas.data.images import (
 )
 from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
+from wcdas.processes import start_method
 
 
 class Draw(NamedTuple):
@@ -111,6 +112,7 @@ class DecodedImages:
             _Squares(split, size, channels),
             batch_sampler=self.batches,
             num_workers=workers,
+            multiprocessing_context=start_method(workers),
             collate_fn=_stacked,
             worker_init_fn=ignore_interrupt,
             pin_memory=device.type == "cuda",
