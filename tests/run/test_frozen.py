@@ -231,6 +231,7 @@ def test_a_kill_loses_only_what_was_not_written(folder, timm_network, monkeypatc
     assert torch.equal(again.test.vectors, whole.test.vectors)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_ends_with_the_same_model(
     folder, timm_network, tmp_path, start, written
 ):
@@ -288,7 +289,8 @@ def test_a_sweep_computes_features_once(folder, network, tmp_path):
     )
 
 
-@pytest.mark.parametrize("method", ["wcdas-prior", pytest.param("ride", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["wcdas-prior", "ride"])
 def test_a_frozen_run_is_exported(method, folder, timm_network, tmp_path):
     run, _ = train(folder, tmp_path / "run", timm_network, method)
     for form in ("onnx", "torch", "hub", "card"):
