@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from wcdas import processes
+from wcdas.errors import InputError
 from wcdas.losses import CenterLoss, EquilibriumLoss
 
 
@@ -99,3 +100,26 @@ def start_methods(rank, world, folder):
 
 def test_no_worker_is_forked_beside_the_threads_of_gloo(in_processes, tmp_path):
     in_processes(start_methods, 1, tmp_path)
+
+
+def decide_together(rank, world, folder):
+    address = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=world)
+    here = processes.Ranks(rank, world, torch.device("cpu"))
+    decided = processes.agreed(here, lambda: {"by": rank})
+
+    def refuse():
+        raise InputError(f"refused by {rank}")
+
+    try:
+        processes.agreed(here, refuse)
+    except InputError as error:
+        decided["refused"] = str(error)
+    dist.destroy_process_group()
+    torch.save(decided, folder / f"{rank}.pt")
+
+
+def test_the_first_process_decides_for_all(tmp_path, in_processes):
+    in_processes(decide_together, 2, tmp_path)
+    for rank in (0, 1):
+        assert torch.load(tmp_path / f"{rank}.pt") == {"by": 0, "refused": "refused by 0"}

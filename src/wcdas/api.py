@@ -14,14 +14,14 @@ from rich.console import Console
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe, duplicates
-from wcdas.data.mirroring import decide_mirroring, without_verdict
+from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
-from wcdas.processes import Ranks, choose_device, ranks, spare_cores
+from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
 from wcdas.report import report_on
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
@@ -46,6 +46,7 @@ from wcdas.run.settings import (
     check_keys,
     read_request,
     same_data,
+    seen_by,
     short_name,
     unchanged,
 )
@@ -120,25 +121,27 @@ def train(
         report: write report.html at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
     """
-    around = Surroundings(device, workers, create_callbacks(callbacks), report, console)
+    around = Surroundings(workers, create_callbacks(callbacks), report, console)
     request = read_request(recipe, settings, method, seed)
-    kind = choose_device(device).type
     if resume:
-        return _resume(out, request, data, skip_bad, around)
+        with ranks(device) as here:
+            return _resume(out, request, data, skip_bad, here, around)
     source = request.data.get("source", "digits-lt") if data is None else data
     name = short_name(source)
     check_keys(request.layers, request.method)
     check_effect([(request.check(name), request.layers)])  # before images are read
     if out is not None:
         check_free(Path(out))
-    with _busy(console, "reading the data"):
-        dataset = _open(source, request.data, skip_bad, name)
-        dataset = request.ask_about_mirroring(dataset)
-        config, notes = request.resolve(dataset, source, kind, skip_bad)
-        if all(stage.augment == "none" for stage in config.stages.values()):
-            dataset = without_verdict(dataset)
-    folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
-    _train(config, dataset, folder, around, request.given, notes)
+    with ranks(device) as here:
+        with _busy(console, "reading the data"):
+            opened = _open(source, request.data, skip_bad, name)
+            dataset = request.ask_about_mirroring(opened)
+            config, notes = agreed(
+                here, lambda: request.resolve(dataset, source, here.device, skip_bad)
+            )
+        check_effect([(config, request.layers)])
+        folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
+        _train(config, seen_by(config, dataset), folder, here, around, request.given, notes)
     return Run(folder.path)
 
 
@@ -183,7 +186,7 @@ def sweep(
     """
     check_loggers(callbacks)
     check_parallel(parallel)
-    kind = choose_device(device).type
+    chosen = choose_device(device)
     asked = Asked(data, methods, seeds, recipe, settings, skip_bad)
     plan, folder, stored = begin(asked, out, resume)
     if stored is not None and not folder.unfinished(plan):
@@ -195,7 +198,7 @@ def sweep(
         for request in requests.values():
             dataset = request.ask_about_mirroring(dataset)
         resolved = {
-            method: request.resolve(dataset, plan.source, kind, plan.skip_bad)
+            method: request.resolve(dataset, plan.source, chosen, plan.skip_bad, parallel or 1)
             for method, request in requests.items()
         }
         configs = {method: config for method, (config, _) in resolved.items()}
@@ -206,18 +209,18 @@ def sweep(
         one = trained_on[plan.methods[0]]
         parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, one)
         check_known(plan, parallel, device, one)
-        check_buildable(configs, trained_on, folder, readers)
+        weights = check_buildable(configs, trained_on, folder, readers)
     workers = shared_workers(workers, parallel)
     for features in dict.fromkeys(trained_on.values()):
         if isinstance(features, FrozenDataset):
-            here = Ranks(0, 1, choose_device(device))
-            compute_features(features, here, readers, console)
+            compute_features(features, Ranks(0, 1, chosen), readers, console)
 
     def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        around = Surroundings(device, workers, create_callbacks(callbacks), report)
+        around = Surroundings(workers, create_callbacks(callbacks), report)
         features = trained_on[config.method]
         frozen = features if isinstance(features, FrozenDataset) else None
-        _train(config, dataset, run, around, interrupt=interrupt, features=frozen)
+        here = Ranks(0, 1, chosen)
+        _train(config, dataset, run, here, around, interrupt=interrupt, features=frozen)
 
     command = partial(train_command, device, workers, callbacks, report)
     apart = in_processes(parallel, device, one)
@@ -233,6 +236,7 @@ def sweep(
         parallel,
         console,
         list(notes),
+        weights,
     )
     return Sweep(folder.path)
 
@@ -271,9 +275,8 @@ def check_data(
 
 @dataclass(frozen=True)
 class Surroundings:
-    """All that a run is done with: device, worker processes, followers, report, console."""
+    """All that a run is done with: worker processes, followers, report, console."""
 
-    device: str
     workers: int | None
     callbacks: Sequence[Callback]
     report: bool
@@ -285,6 +288,7 @@ def _resume(
     request: Request,
     data: Source | None,
     skip_bad: bool,
+    here: Ranks,
     around: Surroundings,
 ) -> Run:
     """Go on with a run as it was started; what is given now may not say otherwise."""
@@ -299,7 +303,7 @@ def _resume(
             opened = source if data is None else data
             dataset = _open(opened, config.data, skip_bad, short_name(source))
         same_data(stored, dataset)
-        _train(config, dataset, folder, around)
+        _train(config, dataset, folder, here, around)
     return Run(folder.path)
 
 
@@ -307,6 +311,7 @@ def _train(
     config: Config,
     dataset: Dataset,
     folder: RunFolder,
+    here: Ranks,
     around: Surroundings,
     given: Sequence[Table] | None = None,
     notes: Sequence[str] = (),
@@ -318,11 +323,7 @@ def _train(
     `given` is what was set for a new run; None for one whose folder says what it is. `features` are
     those of a frozen network, where they are computed already.
     """
-    with (
-        ranks(around.device) as here,
-        failures_explained(folder.path),
-        _deterministic(config.deterministic),
-    ):
+    with failures_explained(folder.path), _deterministic(config.deterministic):
         console = around.console if here.is_main else None
         workers = spare_cores() if around.workers is None else around.workers
         with _busy(console, "preparing the model"):

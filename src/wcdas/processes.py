@@ -3,13 +3,13 @@
 import gc
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from wcdas.errors import InputError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,23 @@ def start_method(workers: int) -> BaseContext | None:
     context = get_context("forkserver")
     context.set_forkserver_preload(["wcdas.data.inputs"])
     return context
+
+
+def agreed(here: Ranks, decide: Callable[[], T]) -> T:
+    """What the first process decides, in all of them; where it refuses, all do."""
+    if here.world == 1:
+        return decide()
+    told: list[Any] = [None]
+    if here.is_main:
+        try:
+            told = [decide()]
+        except InputError as error:
+            told = [error]
+    dist.broadcast_object_list(told)
+    if isinstance(told[0], InputError):
+        raise told[0]
+    decided: T = told[0]
+    return decided
 
 
 def spare_cores() -> int:

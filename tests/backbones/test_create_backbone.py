@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from wcdas.backbones import create_backbone, list_backbones
+from wcdas.backbones import can_be_cut, create_backbone, list_backbones, takes
 from wcdas.errors import InputError
 
 
@@ -137,3 +137,21 @@ def test_a_rate_that_drops_everything():
 def test_the_size_a_network_is_made_for_is_named():
     with pytest.raises(InputError, match="such as the 256 it is made for"):
         create_backbone("swinv2_tiny_window8_256", input_size=100)
+
+
+def test_features_are_those_that_heads_see():
+    assert create_backbone("inception_next_atto", input_size=64).num_features > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "taken"), [("resnet18", 96, True), ("halonet26t", 320, False)]
+)
+def test_a_size_is_tried(name, size, taken):
+    assert takes(name, 256, size) is taken
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"), [("resnet32", True), ("resnet18", True), ("test_efficientnet", False)]
+)
+def test_what_can_be_cut_into_experts(name, cut):
+    assert can_be_cut(name, 64) is cut

@@ -91,5 +91,5 @@ def test_a_file_that_has_gone_is_named(make_files, tmp_path):
 def test_what_is_held_takes_no_more_than_was_reckoned(make_files):
     files = make_files([(900, 200)] * 5)
     dataset = Dataset("x", list("abcde"), files, files, 128, 3, True, "")
-    held, square = canvases(files, 128, 3, CPU, 0), squares(files, 128, 3, CPU, 0)
-    assert held.pixels.numel() + square.pixels.numel() <= bytes_needed(dataset, 128)
+    held, square = canvases(files, 128, 3, CPU, 0), squares(files, 160, 3, CPU, 0)
+    assert held.pixels.numel() + square.pixels.numel() <= bytes_needed(dataset, 128, 160)

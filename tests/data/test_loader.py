@@ -12,7 +12,13 @@ from torchvision.transforms.v2 import functional as tv
 from wcdas import rng
 from wcdas.data.augment import create_augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, FileImages
-from wcdas.data.images import Crop, evaluation_square, resized_crop_boxes, to_pixels
+from wcdas.data.images import (
+    Crop,
+    evaluation_square,
+    needed_side,
+    resized_crop_boxes,
+    to_pixels,
+)
 from wcdas.data.loader import EvalLoader, TrainLoader, channel_statistics
 from wcdas.data.operations import resized_crop
 from wcdas.data.samplers import create_sampler
@@ -317,3 +323,34 @@ def test_bad_input_is_named(arrays, files):
         eval_loader(arrays, rank=2, world=2)
     with pytest.raises(InputError, match="workers is -1"):
         eval_loader(files, workers=-1)
+
+
+def test_arrays_are_evaluated_as_their_files_are(arrays, tmp_path):
+    names = []
+    for i in range(4):
+        tv.to_pil_image(arrays.pixels[i]).save(tmp_path / f"{i}.png")
+        names.append(f"{i}.png")
+    stored = FileImages(tmp_path, names, arrays.labels[:4], 3)
+    for size in (32, 128):
+        one, other = (
+            torch.cat([batch.inputs for batch in eval_loader(split, size)])
+            for split in (arrays.subset(torch.arange(4)), stored)
+        )
+        assert (one - other).abs().max() <= 1.01 / 255 / min(STD)
+
+
+def test_large_photographs_are_decoded_smaller(photographs, tmp_path):
+    photographs[0].resize((1600, 1200)).save(tmp_path / "large.jpg", quality=95)
+    files = FileImages(tmp_path, ["large.jpg"], torch.tensor([0]), 3)
+    assert files.load(0, at_least=300).size == (400, 300)
+    (batch,) = eval_loader(files, 128)
+    whole = to_pixels(evaluation_square(files.load(0), 128)) / 255
+    mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+    assert (batch.inputs[0] * std + mean - whole).abs().mean() < 0.01
+
+
+@pytest.mark.parametrize("scale", [0.08, 0.5, 1.0])
+def test_no_crop_is_smaller_than_it_is_seen(scale):
+    side = needed_side(128, scale)
+    boxes = resized_crop_boxes(Crop(1, scale), torch.arange(2000), side, side)
+    assert boxes[:, 2:].min() >= 127

@@ -193,3 +193,35 @@ def test_images_far_smaller_than_the_input_are_refused():
         InputError, match=r"input_size is 224, but most images of own are 20 pixels"
     ):
         decided(20, SCRATCH | {"input_size": 224})
+
+
+def test_experts_on_a_network_that_cannot_be_cut_are_trained_on_its_features(weights):
+    weights("tf_efficientnet_lite0", "resnet18")
+    config, notes = decided(64, method="ride")
+    assert (config.backbone.name, config.frozen) == ("tf_efficientnet_lite0", True)
+    assert any("cannot be cut into experts" in note for note in notes)
+    config, _ = decided(64, {"backbone.name": "resnet18"}, "ride")
+    assert not config.frozen
+
+
+def test_a_small_network_of_our_own_is_trained_at_a_small_size_on_a_cpu(weights):
+    weights()
+    config, _ = decided(300, {"backbone.name": "resnet32"}, "ride")
+    assert (config.backbone.name, config.input_size) == ("resnet32", 64)
+
+
+def test_images_that_are_not_cropped_are_not_evaluated_larger():
+    config, _ = decided(64, FILE | {"stages.representation.augment": "none"}, "softmax")
+    assert config.evaluated_at == 128
+
+
+def test_a_network_that_takes_one_size_only_is_evaluated_at_it(monkeypatch):
+    monkeypatch.setattr(module, "takes", lambda name, built_for, size: False)
+    config, _ = decided(64, FILE)
+    assert config.evaluated_at == config.input_size == 128
+
+
+def test_rates_by_layer_ask_for_training(weights):
+    weights("tf_efficientnet_lite0")
+    config, _ = decided(224, {"stages.representation.layer_decay": 0.8}, "softmax", count=2000)
+    assert not config.frozen

@@ -3,9 +3,12 @@
 import io
 import json
 import shutil
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -17,6 +20,7 @@ from wcdas.backbones import create_backbone
 from wcdas.backbones.base import FrozenBackbone
 from wcdas.data.feature_store import store_root
 from wcdas.errors import InputError
+from wcdas.evaluation import evaluate
 from wcdas.processes import Ranks
 from wcdas.run import frozen
 from wcdas.run.frozen import compute_features, freeze
@@ -381,3 +385,36 @@ def test_the_page_says_what_was_frozen_and_not_what_was_not_done(
     weights = network["backbone.weights"]
     assert f"the network started from file {weights} and was not trained" in page
     assert "Mirroring" not in page
+
+
+def test_runs_of_a_sweep_say_where_their_weights_came_from(folder, network, tmp_path):
+    settings = network | {"epochs": 1, "batch_size": 4}
+    given = {"device": "cpu", "workers": 0, "report": False, "out": tmp_path / "sweep"}
+    done = wcdas.sweep(folder, "tau-norm", 1, settings=settings, **given)
+    table = SweepFolder(done.path).path / "tau-norm-s0" / "run.toml"
+    info = tomllib.loads(table.read_text())["info"]
+    assert info["weights"] == f"file {network['backbone.weights']}"
+    assert "mirroring" not in info["data"]
+    card = wcdas.export(done.path / "tau-norm-s0", "card", tmp_path / "card.md")
+    assert "mirrored" not in card.path.read_text()
+
+
+def test_arrays_are_predicted_as_they_were_measured(folder, timm_network, tmp_path):
+    """From 112 pixels on the centre is cut out, of images in a table too."""
+    rows = []
+    for split in ("train", "test"):
+        for c, name in enumerate(("china", "flower")):
+            for file in sorted((folder / split / name).iterdir()):
+                picture = io.BytesIO()
+                Image.open(file).resize((32, 32)).save(picture, "PNG")
+                rows.append((split, picture.getvalue(), c))
+    table = tmp_path / "table"
+    table.mkdir()
+    for split in ("train", "test"):
+        own = [{"image": {"bytes": data}, "label": c} for s, data, c in rows if s == split]
+        pq.write_table(pa.Table.from_pylist(own), table / f"{split}.parquet")
+    run, _ = train(table, tmp_path / "run", timm_network | {"input_size": 128})
+    model, tested = run.model, [(data, c) for split, data, c in rows if split == "test"]
+    inputs = torch.stack([model.preprocess(Image.open(io.BytesIO(data))) for data, _ in tested])
+    metrics = evaluate(model.logits(inputs), torch.tensor([c for _, c in tested]), [6, 5])
+    assert metrics["nll"] == pytest.approx(run.metrics["nll"], rel=0.02)

@@ -7,9 +7,12 @@ from timm.optim import param_groups_layer_decay
 from torch import nn
 
 from wcdas.backbones import create_backbone
+from wcdas.backbones.base import Experts
 from wcdas.heads import create_head
+from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.classifier import Classifier
-from wcdas.run.optimizer import create_optimizer
+from wcdas.methods.oltr import AttentiveBackbone
+from wcdas.run.optimizer import create_optimizer, load_optimizer
 from wcdas.run.spec import Stage
 
 
@@ -106,3 +109,49 @@ def test_steps_are_those_of_pytorch(algorithm):
     torch.testing.assert_close(
         backbone.network.conv1.weight, network.conv1.weight, rtol=1e-9, atol=1e-12
     )
+
+
+def test_experts_have_their_layers_side_by_side():
+    backbone = Experts(create_backbone("resnet8").attach_neck("linear", 8), count=3)
+    head = ExpertsHead([create_head("linear", size, 4) for size in backbone.sizes])
+    stage = Stage(layer_decay=0.5, head_lr=10.0)
+    found = rates(create_optimizer(Classifier(backbone, head), stage))
+    branches = [
+        [found[p] for name, p in branch.named_parameters() if not name.startswith("neck.")]
+        for branch in backbone.branches
+    ]
+    assert branches[0] == branches[1] == branches[2] == sorted(branches[0])
+    assert branches[0][-1] == 1
+    assert max(found[p] for p in backbone.trunk.parameters()) == branches[0][0] / 2
+    assert {found[p] for branch in backbone.branches for p in branch.neck.parameters()} == {10}
+
+
+def test_a_network_inside_another_keeps_its_layers():
+    inner = create_backbone("resnet8").attach_neck("linear", 8)
+    model = Classifier(AttentiveBackbone(inner), create_head("linear", 8, 4))
+    found = rates(create_optimizer(model, Stage(layer_decay=0.5, head_lr=10.0)))
+    assert found[next(p for name, p in inner.named_parameters() if "neck" not in name)] < 1
+    fresh = (*inner.neck.parameters(), *model.backbone.attention.parameters())
+    assert {found[p] for p in fresh} == {10}
+
+
+def test_positions_do_not_decay():
+    backbone = create_backbone("test_vit", input_size=32)
+    model = Classifier(backbone, create_head("linear", backbone.num_features, 4))
+    found = decays(create_optimizer(model, Stage(algorithm="adamw", weight_decay=0.1)))
+    network = backbone.network
+    assert found[network.pos_embed] == found[network.cls_token] == 0
+    assert found[network.patch_embed.proj.weight] == 0.1
+
+
+def test_a_state_of_another_device_goes_on_with_the_kernels_of_this_one(model):
+    stage = Stage(algorithm="adamw")
+    optimizer, other = create_optimizer(model, stage), create_optimizer(model, stage)
+    state = optimizer.state_dict()
+    for group in state["param_groups"]:
+        group |= {"fused": True, "capturable": True, "lr": 0.5}
+        del group["lr_scale"]  # as in older checkpoints
+    load_optimizer(other, state)
+    for group in other.param_groups:
+        assert (group["fused"], group["capturable"]) == (False, False)
+        assert (group["lr"], group["lr_scale"]) == (0.5, 1.0)

@@ -30,6 +30,8 @@ from wcdas.run.stage import StageTraining, enter_stage
 
 PLAIN = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "augment": "none"}
 
+VIT = "vit_tiny_patch16_224"
+
 
 def one_step(loop):
     """The model before and after the first step, and the batch of that step."""
@@ -482,3 +484,10 @@ def test_a_loss_is_checked_with_the_images_there_are(make_loop, digits):
     emptied = replace(digits, class_names=[*digits.class_names, "ten"])
     with pytest.raises(InputError, match=r"^stage one: ldam needs an image of every class"):
         make_loop(dataset=emptied, one={"loss": "ldam"})
+
+
+def test_a_size_of_evaluation_that_a_network_does_not_take_is_refused(tmp_path):
+    settings = {"backbone.name": VIT, "input_size": 32, "evaluation_size": 64}
+    with pytest.raises(InputError, match=f"evaluation_size is 64, which {VIT} does not take"):
+        wcdas.train("digits-lt", settings=settings, out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()

@@ -304,3 +304,16 @@ def test_what_is_shown(sweep, tmp_path, terminal):
     assert ("1/2 softmax-s0 started" in said) is not terminal
     assert ("1/2 softmax-s0 epoch 0/1 · time left unknown" in said) is terminal
     assert bool(re.search(r"2/2 softmax-s1 epoch 0/1 · \d+:\d\d:\d\d", said)) is terminal
+
+
+def test_room_for_decoded_images_may_change(finished, sweep, tmp_path):
+    """Whether they are held on a GPU was decided when a run began, and stays."""
+    out = tmp_path / "copy"
+    shutil.copytree(finished.path, out)
+    table = out / "wcdas-s1" / "run.toml"
+    table.write_text(table.read_text().replace("cache = false", "cache = true"))
+    (out / "wcdas-s0" / "run.toml").write_text(table.read_text().replace("seed = 1", "seed = 0"))
+    (out / "wcdas-s1" / "metrics.json").unlink()
+    sweep(out=out, resume=True, data=None)
+    assert tomllib.loads(table.read_text())["cache"] is True
+    assert RunFolder(table.parent).is_finished

@@ -113,6 +113,27 @@ def demanded_size(name: str) -> int | None:
     return config.input_size[-1] if config and config.fixed_input_size else None
 
 
+def can_be_cut(name: str, size: int) -> bool:
+    """Whether a backbone can be cut into experts."""
+    with torch.device("meta"):
+        try:
+            create_backbone(name, input_size=size).split()
+        except InputError:
+            return False
+    return True
+
+
+def takes(name: str, built_for: int, size: int) -> bool:
+    """Whether a backbone that is built for images of one size takes those of another."""
+    with torch.device("meta"), torch.no_grad():
+        backbone = create_backbone(name, input_size=built_for).eval()
+        try:
+            backbone(torch.zeros(1, 3, size, size))
+        except Exception:  # networks stumble anywhere over other sizes
+            return False
+    return True
+
+
 def check_timm_name(name: str) -> None:
     import timm
 

@@ -1,7 +1,8 @@
 """The base of all backbones, the one that does nothing, those behind a frozen one and with several
 ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
 from typing import Any, Self
 
 import torch
@@ -65,6 +66,14 @@ class Backbone(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.neck(self.pool(self.forward_map(x)))
 
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """What is learnt, but for a neck, layer by layer from the input on.
+
+        A convolution and the two vectors of its batch norm are a layer.
+        """
+        named = self.named_parameters()
+        return in_threes([p for name, p in named if not name.startswith("neck.")])
+
     def split(self, width: float = 1.0) -> tuple[nn.Module, "Callable[[], Backbone]"]:
         """The early layers that experts share, and what makes the later layers of one expert.
 
@@ -79,6 +88,10 @@ class Backbone(nn.Module):
             f"the backbone {name} cannot be cut into experts; expected resnet32, "
             "resnet10, a ResNet or ResNeXt of timm such as resnet50, or identity"
         )
+
+
+def in_threes(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    return [list(parameters[i : i + 3]) for i in range(0, len(parameters), 3)]
 
 
 class Branch(Backbone):
@@ -181,3 +194,9 @@ class Experts(Backbone):
         """The features of the experts, each behind its neck."""
         maps = zip(self.branches, feature_map.split(self.channels, dim=1), strict=True)
         return torch.cat([branch.neck(branch.pool(part)) for branch, part in maps], dim=1)
+
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """The shared ones, then those of all experts side by side."""
+        shared = in_threes(list(self.trunk.parameters()))
+        own = zip_longest(*(branch.parameters_by_layer() for branch in self.branches), fillvalue=[])
+        return [*shared, *(list(chain.from_iterable(same)) for same in own)]

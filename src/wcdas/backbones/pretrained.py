@@ -122,8 +122,13 @@ def _download(name: str, place: dict[str, Any], files: list[str]) -> str:
 
 
 def _fetch(place: dict[str, Any], file: str) -> str:
-    """Bring a file into the cache; `queue.Empty` is raised where no piece comes in its time."""
+    """Bring a file into the cache; `queue.Empty` is raised where no piece comes in its time.
+
+    Another process may be bringing it, and this one waits as long as the cache grows.
+    """
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
     from huggingface_hub.utils.tqdm import tqdm
 
     news: queue.Queue[str | Exception | None] = queue.Queue()
@@ -141,12 +146,23 @@ def _fetch(place: dict[str, Any], file: str) -> str:
         except Exception as error:
             news.put(error)
 
+    folder = Path(HF_HUB_CACHE, repo_folder_name(repo_id=place["repo_id"], repo_type="model"))
     threading.Thread(target=fetch, daemon=True).start()
-    while (last := news.get(timeout=SECONDS_A_PIECE)) is None:
-        pass
+    last: str | Exception | None = None
+    while last is None:
+        before = _bytes_in(folder)
+        try:
+            last = news.get(timeout=SECONDS_A_PIECE)
+        except queue.Empty:
+            if _bytes_in(folder) <= before:
+                raise
     if isinstance(last, Exception):
         raise last
     return last
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("blobs/*"))
 
 
 def answers(url: str, seconds: float = SECONDS) -> bool:

@@ -50,9 +50,8 @@ class TimmBackbone(Backbone):
         if drop_path:
             options["drop_path_rate"] = drop_path
         try:
-            self.network = timm.create_model(self.name, num_classes=0, **options)
-            with torch.no_grad():
-                features = self.network.eval()(torch.zeros(1, channels, input_size, input_size))
+            self.network = timm.create_model(self.name, num_classes=0, **options).eval()
+            features = self._tried(channels, input_size)
         except (AssertionError, ArithmeticError, RuntimeError, TypeError, ValueError) as error:
             if "drop_path_rate" in str(error):
                 raise no_drop_path(self.name, drop_path) from None
@@ -64,6 +63,11 @@ class TimmBackbone(Backbone):
             ) from error
         if drop_path and not drops_paths(self.network):
             raise no_drop_path(self.name, drop_path)
+        if features.dim() != 2:
+            raise InputError(
+                f"backbone {self.name!r} gives {tuple(features.shape[1:])} numbers for an image; "
+                "expected a network whose features are a vector"
+            )
         self.num_features = features.shape[1]
         if weights is not None:
             own = weights != "pretrained"
@@ -74,6 +78,11 @@ class TimmBackbone(Backbone):
             self.mean = per_channel(normal["mean"], channels)
             self.std = per_channel(normal["std"], channels)
         self.network.train()
+
+    @torch.no_grad()
+    def _tried(self, channels: int, size: int) -> Tensor:
+        """The features of an image of this size."""
+        return self.pool(self.forward_map(torch.zeros(1, channels, size, size)))
 
     def _load(self, found: Weights, own: bool, options: dict[str, Any]) -> None:
         """Take weights as they are, or as timm converts them: other names, another size."""
@@ -118,6 +127,18 @@ class TimmBackbone(Backbone):
 
     def pool(self, feature_map: Tensor) -> Tensor:
         return self.network.forward_head(feature_map, pre_logits=True)
+
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """Layers as timm groups them."""
+        from timm.models import group_parameters
+
+        matcher = self.network.group_matcher(coarse=False)
+        depths = group_parameters(self.network, matcher, reverse=True)
+        named = dict(self.network.named_parameters())
+        return [
+            [p for name, p in named.items() if depths[name] == depth]
+            for depth in sorted({depths[name] for name in named})
+        ]
 
     def split(self, width: float = 1.0) -> tuple[nn.Module, Callable[[], Backbone]]:
         """The first two stages of a ResNet are shared, an expert has the third and the fourth."""

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as Items
 
-from wcdas.data.dataset import ArrayImages, CanvasImages, Dataset, StoredImages
-from wcdas.data.images import evaluation_square, to_pixels
+from wcdas.data.dataset import CanvasImages, Dataset, SquareImages, StoredImages
+from wcdas.data.images import evaluation_square, needed_side, to_pixels
 from wcdas.data.inputs import ignore_interrupt
 from wcdas.errors import InputError
 from wcdas.processes import start_method
@@ -26,10 +26,10 @@ WIDEST = 1.5  # the canvas's longer side over its shorter one, at most
 SHARPNESS = 8 / 7  # the canvas's shorter side over the input size, at most
 
 
-def bytes_needed(dataset: Dataset, size: int) -> int:
-    """Return what the images of a dataset take at most, decoded for an input size."""
+def bytes_needed(dataset: Dataset, size: int, evaluated_at: int) -> int:
+    """Return what the images of a dataset take at most, decoded for two input sizes."""
     trained = len(dataset.train) * int(SHARPNESS * size) ** 2 * WIDEST
-    return int(dataset.channels * (trained + len(dataset.test) * size**2))
+    return int(dataset.channels * (trained + len(dataset.test) * evaluated_at**2))
 
 
 def canvases(
@@ -43,17 +43,18 @@ def canvases(
     side = min(short, SHARPNESS * size)
     width, height = (round(side * min(length / short, WIDEST)) for length in (width, height))
     bring = partial(_squeezed, width=width, height=height)
-    pixels, shapes = _decoded(split, bring, channels, device, workers)
+    enough = needed_side(round(side))
+    pixels, shapes = _decoded(split, bring, channels, enough, device, workers)
     return CanvasImages(pixels, split.labels, "train", shapes)
 
 
 def squares(
     split: StoredImages, size: int, channels: int, device: torch.device, workers: int
-) -> ArrayImages:
+) -> SquareImages:
     """Decode images as they are evaluated."""
     bring = partial(evaluation_square, size=size)
-    pixels, _ = _decoded(split, bring, channels, device, workers)
-    return ArrayImages(pixels, split.labels, "test")
+    pixels, _ = _decoded(split, bring, channels, needed_side(size), device, workers)
+    return SquareImages(pixels, split.labels, "test")
 
 
 def _squeezed(image: Image.Image, width: int, height: int) -> Image.Image:
@@ -66,11 +67,16 @@ Decoded = tuple[Tensor, Tensor]  # pixels, and height and width before
 
 
 def _decoded(
-    split: StoredImages, bring: Bring, channels: int, device: torch.device, workers: int
+    split: StoredImages,
+    bring: Bring,
+    channels: int,
+    at_least: int,
+    device: torch.device,
+    workers: int,
 ) -> Decoded:
     """Decode all images, brought to one size, into one tensor on the device."""
     loader: DataLoader[Decoded | InputError] = DataLoader(
-        _Brought(split, bring, channels),
+        _Brought(split, bring, channels, at_least),
         batch_size=64,
         num_workers=workers,
         multiprocessing_context=start_method(workers),
@@ -97,15 +103,16 @@ def _good(loader: DataLoader[Decoded | InputError]) -> Iterator[Decoded]:
 class _Brought(Items[Decoded | InputError]):
     """Decoded images by index; a bad file is handed on as the error it causes."""
 
-    def __init__(self, split: StoredImages, bring: Bring, channels: int) -> None:
-        self.split, self.bring, self.mode = split, bring, "L" if channels == 1 else "RGB"
+    def __init__(self, split: StoredImages, bring: Bring, channels: int, at_least: int) -> None:
+        self.split, self.bring, self.at_least = split, bring, at_least
+        self.mode = "L" if channels == 1 else "RGB"
 
     def __len__(self) -> int:
         return len(self.split)
 
     def __getitem__(self, index: int) -> Decoded | InputError:
         try:
-            image = self.split.load(index)
+            image = self.split.load(index, self.at_least)
         except InputError as error:
             return error
         shape = torch.tensor([image.height, image.width])

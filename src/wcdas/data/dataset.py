@@ -73,6 +73,11 @@ class ArrayImages(Split):
 
 
 @dataclass(frozen=True, eq=False)
+class SquareImages(ArrayImages):
+    """Images that are cut and brought to size for evaluation already."""
+
+
+@dataclass(frozen=True, eq=False)
 class CanvasImages(ArrayImages):
     """Images squeezed onto one size; `shapes` (N, 2) are the heights and widths they had."""
 

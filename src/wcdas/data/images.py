@@ -6,6 +6,7 @@ counts. An image that claims more than 100 million pixels is refused from its he
 """
 
 import io
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -19,7 +20,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as tv
 
 from wcdas import rng
-from wcdas.data.operations import TRIES, crop_boxes
+from wcdas.data.operations import RATIO, TRIES, crop_boxes
 from wcdas.errors import InputError
 
 MAX_PIXELS = 100_000_000
@@ -120,6 +121,12 @@ def _opened(source: Path | Encoded, name: str | None) -> Iterator[Image.Image]:
     except Exception as error:
         reason = REASONS.get(type(error)) or " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{called} cannot be read: {reason}") from error
+
+
+def needed_side(size: int, smallest: float = 1.0) -> int:
+    """Return how long the sides of a photograph must be decoded to be seen at a size: twice as
+    long, and a random crop of the `smallest` share of the area is no smaller than it is seen."""
+    return math.ceil(size * max(2.0, 1 / math.sqrt(smallest * RATIO[0])))
 
 
 def evaluation_square(image: Image.Image, size: int) -> Image.Image:

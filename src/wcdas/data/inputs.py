@@ -5,6 +5,7 @@ Inputs are uint8 images (B, C, size, size) on the device, or feature vectors.
 
 import signal
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -12,11 +13,20 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2 import functional as tv
 
-from wcdas.data.dataset import ArrayImages, CanvasImages, FeatureVectors, Split, StoredImages
+from wcdas.data.dataset import (
+    ArrayImages,
+    CanvasImages,
+    FeatureVectors,
+    Split,
+    SquareImages,
+    StoredImages,
+)
 from wcdas.data.images import (
+    CENTRE_CROP_FROM,
     Crop,
     evaluation_boxes,
     evaluation_square,
+    needed_side,
     resized_crop_boxes,
     to_pixels,
     training_square,
@@ -44,7 +54,9 @@ def open_inputs(
     if isinstance(split, CanvasImages):
         return Canvases(split.pixels, device, split.shapes, size)
     if isinstance(split, ArrayImages):
-        return Resident(fit(split.pixels, size, channels), device)
+        if isinstance(split, SquareImages) or size < CENTRE_CROP_FROM:
+            return Resident(fit(split.pixels, size, channels), device)
+        return Arrays(with_channels(split.pixels, channels), device, size)
     if isinstance(split, StoredImages):
         return DecodedImages(split, size, channels, device, workers)
     raise InputError(f"a {type(split).__name__} cannot be loaded; expected images or features")
@@ -58,12 +70,7 @@ class Resident:
 
     def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
         """Return the inputs at indices on the device, each cut by RandomResizedCrop if asked."""
-        inputs = self.values[indices]
-        if crop is None:
-            return inputs
-        height, width = inputs.shape[-2:]
-        boxes = resized_crop_boxes(crop, positions, height, width)
-        return resized_crop(inputs, boxes, width)
+        return self.values[indices]
 
     def read(self, draws: list[Draw], crop: Crop | None = None) -> Iterator[tuple[Tensor, Draw]]:
         """Return the inputs of one draw after another, and the draw, on the device."""
@@ -90,6 +97,26 @@ class Canvases(Resident):
             boxes = resized_crop_boxes(crop, positions, *shapes.unbind(1))
         squeeze = torch.tensor(images.shape[-2:], device=images.device) / shapes
         return resized_crop(images, boxes * squeeze.repeat(1, 2), self.size)
+
+
+class Arrays(Resident):
+    """Images of one size that are cut as image files are: by a random crop, or in the centre."""
+
+    def __init__(self, values: Tensor, device: torch.device, size: int) -> None:
+        super().__init__(values, device)
+        self.size = size
+
+    @cached_property
+    def squares(self) -> Tensor:
+        """All images as they are evaluated."""
+        cut = [evaluation_square(tv.to_pil_image(image), self.size) for image in self.values.cpu()]
+        return torch.stack([to_pixels(image) for image in cut]).to(self.values.device)
+
+    def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
+        if crop is None:
+            return self.squares[indices]
+        boxes = resized_crop_boxes(crop, positions, *self.values.shape[-2:])
+        return resized_crop(self.values[indices], boxes, self.size)
 
 
 Item = tuple[int, int, Crop | None]  # index, position
@@ -153,8 +180,9 @@ class _Squares(Dataset[Tensor | InputError]):
 
     def __getitem__(self, item: Item) -> Tensor | InputError:
         index, position, crop = item
+        side = needed_side(self.size, 1.0 if crop is None else crop.scale)
         try:
-            image = self.split.load(index)
+            image = self.split.load(index, at_least=side)
         except InputError as error:
             return error
         if crop is None:
@@ -174,10 +202,16 @@ def ignore_interrupt(worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def with_channels(pixels: Tensor, channels: int) -> Tensor:
+    """Return images in one tensor, grey ones in colour or the other way round where asked."""
+    if pixels.shape[1] == channels:
+        return pixels
+    return pixels.expand(-1, 3, -1, -1) if channels == 3 else tv.rgb_to_grayscale(pixels)
+
+
 def fit(pixels: Tensor, size: int, channels: int) -> Tensor:
     """Return images in one tensor, brought to the channels and the size that a model takes."""
-    if pixels.shape[1] != channels:
-        pixels = pixels.expand(-1, 3, -1, -1) if channels == 3 else tv.rgb_to_grayscale(pixels)
+    pixels = with_channels(pixels, channels)
     if tuple(pixels.shape[-2:]) == (size, size):
         return pixels.contiguous()
     return torch.cat([tv.resize(part, [size, size], antialias=True) for part in pixels.split(1024)])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.data.images import open_image
+from wcdas.data.images import needed_side, open_image
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
 from wcdas.groups import group_names
@@ -88,7 +88,9 @@ class Answerer:
     def decode(self, image: Path | bytes) -> Tensor:
         """The image as the model takes it; InputError says why it cannot be read."""
         try:
-            return self.model.preprocess(open_image(image, self.model.info.channels, "the file"))
+            info = self.model.info
+            side = needed_side(info.input_size)
+            return self.model.preprocess(open_image(image, info.channels, "the file", side))
         except InputError:
             raise
         except (ValueError, OSError) as error:

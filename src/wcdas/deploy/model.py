@@ -18,6 +18,7 @@ from wcdas.data.images import (
     MAX_PIXELS,
     as_mode,
     evaluation_square,
+    needed_side,
     open_image,
     to_pixels,
 )
@@ -73,7 +74,8 @@ class Model:
         if isinstance(image, Image.Image):
             upright = as_mode(image, info.channels)
         else:
-            upright = open_image(Path(image), info.channels)
+            side = needed_side(info.input_size)
+            upright = open_image(Path(image), info.channels, at_least=side)
         pixels = to_pixels(evaluation_square(upright, info.input_size)).float() / 255
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (info.mean, info.std))
         return (pixels - mean) / std
@@ -243,6 +245,8 @@ def preprocessing(info: ModelInfo) -> dict[str, Any]:
         "input": "images",
         "layout": "NCHW",
         "frame": "first",
+        "decode": "JPEG at 1/2, 1/4 or 1/8 where both sides stay at "
+        f"{needed_side(info.input_size)} pixels or more",
         "orientation": "turned upright as EXIF says",
         "transparency": "laid on white",
         "sixteen_bit": "scaled to 8 bits, 65535 to 255",

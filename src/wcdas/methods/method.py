@@ -137,6 +137,7 @@ class Method:
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
             follow from the last stage.
+        experts: whether the backbone is cut into experts.
         build_model: the model, where it is more than a backbone and a head.
         begin_stage: called when a stage begins; may change the values of parameters and buffers.
         training_step: model, batch and state → the loss of a step.
@@ -152,6 +153,7 @@ class Method:
     selects: bool = False
     own_loss: tuple[str, ...] = ()
     prior: str = ""
+    experts: bool = False
     build_model: Callable[[Parts], Classifier] = plain_model
     begin_stage: Callable[[Classifier, StageStart], None] | None = None
     training_step: Callable[[Classifier, StepBatch, StepState], Tensor] | None = None

@@ -72,6 +72,10 @@ class AttentiveBackbone(Backbone):
         """The features behind the neck of the backbone."""
         return self.inner.neck(self.inner.pool(feature_map))
 
+    def parameters_by_layer(self) -> list[list[nn.Parameter]]:
+        """Those of the backbone: the attention is fresh, as a neck is."""
+        return self.inner.parameters_by_layer()
+
 
 def build_model(parts: Parts) -> Classifier:
     backbone = parts.backbone

@@ -111,6 +111,7 @@ RIDE = Method(
     reported="the authors' model zoo, 3 experts: CIFAR-100-LT IF 100, ResNet-32 48.6; "
     "ImageNet-LT, ResNeXt-50 55.7; iNaturalist 2018, ResNet-50 71.2",
     prior="none",
+    experts=True,
     unmixed=("routing",),
     options={
         "experts": 3,

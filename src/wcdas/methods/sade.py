@@ -54,6 +54,7 @@ SADE = Method(
     reported="the authors' README: CIFAR-100-LT IF 100, ResNet-32 49.8; ImageNet-LT, ResNeXt-50 "
     "58.8; iNaturalist 2018, ResNet-50 72.9",
     prior="none",
+    experts=True,
     options={
         "width": 0.75,  # of an expert's layers
         "inverse": 2.0,  # λ; 1 for iNaturalist

@@ -74,6 +74,11 @@ class Record:
         return str(self.run["info"].get("weights") or told)
 
     @property
+    def evaluated_at(self) -> int:
+        """The side of the images in evaluation."""
+        return int(self.run.get("evaluation_size") or self.run["input_size"])
+
+    @property
     def mirroring(self) -> str:
         """What the images decided about mirroring, and why; empty where they were not asked."""
         return str(self.run["info"]["data"].get("mirroring", ""))

@@ -8,8 +8,10 @@ from torch import Tensor
 from wcdas.backbones import (
     BACKBONES,
     WeightsUnavailable,
+    can_be_cut,
     create_backbone,
     demanded_size,
+    takes,
 )
 from wcdas.backbones.pretrained import EXTRA, PACKAGES
 from wcdas.data.augment import RESIZED_CROP_FROM
@@ -87,6 +89,8 @@ class Chosen:
         frozen: whether the backbone is trained.
         input_size: in pixels.
         epochs: of the stage that trains the backbone.
+        crops: whether it is trained on crops.
+        experts: whether it is cut into experts.
     """
 
     name: str | None = None
@@ -94,6 +98,8 @@ class Chosen:
     frozen: bool | None = None
     input_size: int = 0
     epochs: int = 0
+    crops: bool = True
+    experts: bool = False
 
 
 def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, list[str]]:
@@ -133,8 +139,17 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
             "epochs would take hours on a CPU; fine-tune it with --set frozen=false"
         )
         return table, notes
-    if not chosen.frozen and demanded_size(name) is None and size >= RESIZED_CROP_FROM:
-        table["evaluation_size"] = 32 * round(1.25 * size / 32)
+    if chosen.frozen is None and chosen.experts and not can_be_cut(name, size):
+        table["frozen"] = True
+        notes.append(
+            f"the backbone is frozen, since {name} cannot be cut into experts; to train them from "
+            "its early layers on, choose a ResNet with --set backbone.name=resnet18"
+        )
+        return table, notes
+    if not chosen.frozen and chosen.crops and size >= RESIZED_CROP_FROM:
+        larger = 32 * round(1.25 * size / 32)
+        if demanded_size(name) is None and takes(name, size, larger):
+            table["evaluation_size"] = larger
     if not chosen.frozen and not chosen.epochs:
         minutes = max(1, round(passes / PASSES_A_MINUTE))
         on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
@@ -171,13 +186,10 @@ def _with_weights(names: list[str], dataset: Dataset, chosen: Chosen) -> str | N
 
 def _from_scratch(dataset: Dataset, device: str, chosen: Chosen) -> Table:
     """Choose a network to train from scratch, on a CPU a small one for small images."""
-    if chosen.name is not None:
-        return {"backbone": {"name": chosen.name, "weights": ""}}
-    if dataset.input_size <= SMALL:
-        return {"backbone": {"name": FROM_SCRATCH, "weights": ""}}
-    if device == "cpu":
-        return {"backbone": {"name": FROM_SCRATCH, "weights": ""}, "input_size": SMALL}
-    return {"backbone": {"name": PRETRAINED[device][0], "weights": ""}}
+    large, own = dataset.input_size > SMALL, chosen.name is None or chosen.name in BACKBONES
+    suitable = PRETRAINED[device][0] if large and device == "cuda" else FROM_SCRATCH
+    table: Table = {"backbone": {"name": chosen.name or suitable, "weights": ""}}
+    return table | {"input_size": SMALL} if large and own and device == "cpu" else table
 
 
 def _without_weights(
@@ -190,12 +202,14 @@ def _without_weights(
     return table, [f"{note}: {table['backbone']['name']}{hint}"]
 
 
-def fits(dataset: Dataset, size: int, device: str) -> bool:
-    """Whether the decoded images of a dataset leave most of a GPU's free memory to the training."""
-    if device != "cuda" or not isinstance(dataset.train, StoredImages):
+def fits(dataset: Dataset, config: Config, device: torch.device, at_a_time: int) -> bool:
+    """Whether the decoded images of a dataset leave most of a GPU's free memory to the training,
+    with so many runs at a time."""
+    if device.type != "cuda" or not isinstance(dataset.train, StoredImages):
         return False
-    free, _ = torch.cuda.mem_get_info()
-    return bytes_needed(dataset, size) <= SHARE_OF_MEMORY * free
+    free, _ = torch.cuda.mem_get_info(device)
+    needed = bytes_needed(dataset, config.input_size, config.evaluated_at)
+    return needed * at_a_time <= SHARE_OF_MEMORY * free
 
 
 def single_step(config: Config, dataset: Dataset) -> list[str]:

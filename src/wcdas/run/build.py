@@ -15,7 +15,7 @@ from wcdas.data.canvas import canvases, squares
 from wcdas.data.dataset import Dataset, Split, StoredImages
 from wcdas.data.loader import channel_statistics
 from wcdas.data.split import holdout
-from wcdas.errors import InputError, WorkError, explained
+from wcdas.errors import InputError, WorkError, explained, first_line
 from wcdas.heads import Head, create_head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
@@ -140,6 +140,8 @@ def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Back
     backbone = create_backbone(
         **network, channels=dataset.channels, input_size=config.input_size
     ).attach_neck(config.neck.name, config.neck.features)
+    if config.evaluated_at != config.input_size:
+        _try(backbone, config, dataset.channels)
     parts = Parts(
         backbone,
         partial(new_head, config, dataset),
@@ -152,6 +154,20 @@ def _build_model(config: Config, method: Method, dataset: Dataset) -> tuple[Back
             f"build_model of {config.method} gave {type(model).__name__}; expected a Classifier"
         )
     return backbone, model
+
+
+@torch.no_grad()
+def _try(backbone: Backbone, config: Config, channels: int) -> None:
+    """Refuse a size of evaluation that the network does not take."""
+    size = config.evaluated_at
+    try:
+        backbone.eval()(torch.zeros(1, channels, size, size))
+    except Exception as error:  # networks stumble anywhere over other sizes
+        raise InputError(
+            f"evaluation_size is {size}, which {config.backbone.name} does not take, built for "
+            f"{config.input_size}: {first_line(error)}; leave it out"
+        ) from None
+    backbone.train()
 
 
 def new_head(config: Config, dataset: Dataset, length: int) -> Head:

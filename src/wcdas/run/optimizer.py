@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from timm.models import group_parameters
 from torch import Tensor, nn
 
-from wcdas.backbones import Backbone
 from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.run.spec import Stage
@@ -61,31 +59,46 @@ def _kinds(model: Classifier, stage: Stage) -> Iterator[tuple[nn.Parameter, Kind
         for name, parameter in head.named_parameters(recurse=False)
         if name in head.concentration_names
     }
-    scales = _scales(model.backbone, stage.layer_decay)
-    own_decay = stage.concentration_weight_decay
+    layers = model.backbone.parameters_by_layer()
+    scales = {
+        parameter: stage.layer_decay**behind
+        for behind, layer in enumerate(reversed(layers))
+        for parameter in layer
+    }
+    own_decay, spared = stage.concentration_weight_decay, _spared(model.backbone)
     for parameter in trained.parameters():
         if not parameter.requires_grad:
             continue
-        # AdamW leaves norms and biases alone, as timm does.
-        decays = stage.algorithm == "sgd" or parameter.ndim > 1
+        # AdamW leaves norms, biases and positions alone, as timm does.
+        decays = stage.algorithm == "sgd" or (parameter.ndim > 1 and parameter not in spared)
         decay = stage.weight_decay if decays else 0.0
         if parameter in apart and own_decay >= 0:
             decay = own_decay
         yield parameter, Kind(scales.get(parameter, stage.head_lr), decay, parameter in apart)
 
 
-def _scales(backbone: Backbone, layer_decay: float) -> dict[nn.Parameter, float]:
-    """The rate of each layer of a backbone: `layer_decay` to the number of layers behind it."""
-    network: Any = getattr(backbone, "network", backbone)
-    named = {name: p for name, p in network.named_parameters() if not name.startswith("neck.")}
-    if layer_decay == 1:
-        return dict.fromkeys(named.values(), 1.0)
-    if hasattr(network, "group_matcher"):
-        depths = group_parameters(network, network.group_matcher(coarse=False), reverse=True)
-    else:  # a layer of our own ResNets is a convolution and the two vectors of a batch norm
-        depths = {name: i // 3 for i, name in enumerate(named)}
-    last = max(depths[name] for name in named)
-    return {p: layer_decay ** (last - depths[name]) for name, p in named.items()}
+def _spared(backbone: nn.Module) -> set[nn.Parameter]:
+    """What a network of timm says is not to decay, such as the positions of a transformer."""
+    return {
+        parameter
+        for module in backbone.modules()
+        if (names := getattr(module, "no_weight_decay", None)) is not None
+        for name, parameter in module.named_parameters()
+        if name in names()
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Go on from a state, perhaps of another kind of device, with the kernels of this one."""
+    own = [
+        {key: group[key] for key in ("fused", "capturable") if key in group}
+        for group in optimizer.param_groups
+    ]
+    groups = [
+        {"lr_scale": 1.0} | given | here  # older checkpoints have one rate
+        for given, here in zip(state["param_groups"], own, strict=True)
+    ]
+    optimizer.load_state_dict(state | {"param_groups": groups})
 
 
 class WeightAverage:

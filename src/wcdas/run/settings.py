@@ -16,10 +16,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from wcdas.data import OPTIONS, HuggingFace, in_memory, list_datasets
 from wcdas.data.augment import RESIZED_CROP_FROM
 from wcdas.data.dataset import Dataset, FeatureVectors
-from wcdas.data.mirroring import decide_mirroring
+from wcdas.data.mirroring import decide_mirroring, without_verdict
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
@@ -103,14 +105,22 @@ class Request:
         weights, frozen = backbone.get("weights"), settings.get("frozen")
         if dataset.name in list_recipes() and not frozen and weights is None:
             weights = ""  # shipped recipes train from scratch
-        trained = backbone.get("lora") or backbone.get("drop_path") or self._acts_on_images()
-        if frozen is None and (trained or find_method(self.method).views):
-            frozen = False
         spread: Table = {"stages": {"representation": {}}}
         for layer in self.layers:
             _merge(spread, _spread(layer, spread["stages"]))
-        epochs = spread["stages"]["representation"].get("epochs", 0)
-        return Chosen(backbone.get("name"), weights, frozen, settings.get("input_size", 0), epochs)
+        stage, method = spread["stages"]["representation"], find_method(self.method)
+        trained = {"lora", "drop_path"} & {*backbone} or "layer_decay" in stage
+        if frozen is None and (trained or self._acts_on_images() or method.views):
+            frozen = False
+        return Chosen(
+            name=backbone.get("name"),
+            weights=weights,
+            frozen=frozen,
+            input_size=settings.get("input_size", 0),
+            epochs=stage.get("epochs", 0),
+            crops=stage.get("augment") != "none",
+            experts=method.experts,
+        )
 
     def _acts_on_images(self) -> bool:
         """Whether something is set that has no effect on features."""
@@ -127,10 +137,17 @@ class Request:
         return config
 
     def resolve(
-        self, dataset: Dataset, source: Source, device: str, skip_bad: bool
+        self,
+        dataset: Dataset,
+        source: Source,
+        device: str | torch.device,
+        skip_bad: bool,
+        at_a_time: int = 1,
     ) -> tuple[Config, list[str]]:
-        """Resolve everything for a dataset and a device, and say what was decided."""
-        suitable, notes = automatic(dataset, device, self._chosen(dataset))
+        """Resolve everything for a dataset and a device, on which so many runs train at a time,
+        and say what was decided."""
+        device = torch.device(device)
+        suitable, notes = automatic(dataset, device.type, self._chosen(dataset))
         frozen = is_frozen([suitable, *self.layers])
         images = len(dataset.train)
         config = resolve(self.method, dataset.name, self.layers, suitable, self.seed, images)
@@ -158,8 +175,9 @@ class Request:
             self._check_no_resized_crop(size)
         _check_size(size, dataset)
         decided = "cache" in _merged(self.layers) or frozen
-        held = config.cache or (not decided and fits(dataset, size, device))
-        config = replace(config, data=data, input_size=size, cache=held)
+        config = replace(config, data=data, input_size=size)
+        if not decided and fits(dataset, config, device, at_a_time):
+            config = replace(config, cache=True)
         return config, [*notes, *single_step(config, dataset)]
 
     def _check_no_resized_crop(self, size: int) -> None:
@@ -392,6 +410,12 @@ def _unread(config: Config, name: str, given: Table) -> dict[str, str]:
 def _new(given: Table, own: Table, key: str) -> bool:
     value, before = given[key], own.get(key)
     return {**before, **value} != before if isinstance(before, dict) else value != before
+
+
+def seen_by(config: Config, dataset: Dataset) -> Dataset:
+    """Return the dataset as a run sees it: nothing is said on mirroring where none is augmented."""
+    augmented = any(stage.augment != "none" for stage in config.stages.values())
+    return dataset if augmented else without_verdict(dataset)
 
 
 def is_frozen(layers: Iterable[Table]) -> bool:

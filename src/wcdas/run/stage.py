@@ -19,7 +19,7 @@ from wcdas.processes import total
 from wcdas.rng import Purpose, seeded, stream
 from wcdas.run.batches import Batches
 from wcdas.run.build import TrainingRun, new_head
-from wcdas.run.optimizer import WeightAverage, create_optimizer
+from wcdas.run.optimizer import WeightAverage, create_optimizer, load_optimizer
 from wcdas.run.prediction import training_features
 from wcdas.run.schedule import annealed, chain, rate
 from wcdas.run.step import EpochStatistics, Step
@@ -233,9 +233,7 @@ class StageTraining:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        for group in self.optimizer.param_groups:
-            group.setdefault("lr_scale", 1.0)  # older checkpoints have one rate
+        load_optimizer(self.optimizer, state["optimizer"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.scaler.load_state_dict(state["scaler"])

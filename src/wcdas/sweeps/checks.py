@@ -14,6 +14,7 @@ from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks
 from wcdas.run.build import build_run
 from wcdas.run.folder import new_folder
+from wcdas.run.frozen import FrozenDataset
 from wcdas.run.settings import changes, check_same, same_data, short_name
 from wcdas.run.spec import Config, Table, as_table, build, flat
 from wcdas.sweeps.execute import in_processes
@@ -74,13 +75,20 @@ def check_buildable(
     datasets: Mapping[str, Dataset],
     folder: SweepFolder,
     workers: int,
-) -> None:
-    """Build every method once: what a model or a stage cannot be made of is refused."""
+) -> dict[str, str]:
+    """Build every method once: what a model or a stage cannot be made of is refused.
+
+    Returns where the weights of each backbone come from.
+    """
     here = Ranks(0, 1, torch.device("cpu"))
+    weights = {}
     for method, config in configs.items():
-        run = folder.run(SweepRun(method, 0))
+        folder_of_run, dataset = folder.run(SweepRun(method, 0)), datasets[method]
         with explained(f"{method}: ", InputError):
-            build_run(config, find_method(method), datasets[method], run, here, workers)
+            run = build_run(config, find_method(method), dataset, folder_of_run, here, workers)
+        backbone = dataset.network if isinstance(dataset, FrozenDataset) else run.model.backbone
+        weights[method] = backbone.weights_from
+    return weights
 
 
 def settled(
@@ -96,9 +104,11 @@ def settled(
     settled = {method: replace(config, data=plan.data) for method, config in configs.items()}
     if stored is not None:
         same_data(stored, dataset)
-        for run in plan.runs:
-            if folder.run(run).exists:
-                _check_unchanged(run, folder, replace(settled[run.method], seed=run.seed))
+        for run in [run for run in plan.runs if folder.run(run).exists]:
+            # Whether there is room for decoded images may change from one day to the next.
+            before = folder.run(run).read_run().get("cache", False)
+            settled[run.method] = replace(settled[run.method], cache=before)
+            _check_unchanged(run, folder, replace(settled[run.method], seed=run.seed))
     return plan, settled
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from wcdas.data.dataset import Dataset, StoredImages
+from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.processes import choose_device, spare_cores
 from wcdas.run.automatic import SMALL
@@ -43,7 +43,8 @@ def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Datase
     if not small or chosen.type != "cuda":
         return 1
     free, _ = torch.cuda.mem_get_info(chosen)
-    return max(1, min(AT_MOST, runs, free // BYTES_OF_A_RUN))
+    held = dataset.train.vectors.nbytes if isinstance(dataset.train, FeatureVectors) else 0
+    return max(1, min(AT_MOST, runs, free // max(BYTES_OF_A_RUN, 2 * held)))
 
 
 def shared_workers(workers: int | None, parallel: int) -> int:

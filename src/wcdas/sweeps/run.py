@@ -14,7 +14,7 @@ from wcdas.errors import InterruptedRunError
 from wcdas.run.folder import RunFolder, run_table
 from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
-from wcdas.run.settings import remembered
+from wcdas.run.settings import remembered, seen_by
 from wcdas.run.spec import Config
 from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side
 from wcdas.sweeps.folder import SweepFolder, again
@@ -32,6 +32,7 @@ def run_sweep(
     parallel: int,
     console: Console | None,
     notes: Sequence[str],
+    weights: Mapping[str, str],
 ) -> None:
     """Do the runs that are not finished, and keep the table up to date.
 
@@ -45,6 +46,7 @@ def run_sweep(
         parallel: runs at a time.
         console: where progress is shown; None is silent.
         notes: what was decided about the data.
+        weights: where those of each method's backbone come from.
     """
     runs = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: sum(stage.epochs for _, stage in planned(c.stages)) for run, c in runs.items()}
@@ -64,7 +66,9 @@ def run_sweep(
             own = folder.run(run)
             if not own.exists:
                 shutil.rmtree(own.path, ignore_errors=True)
-                own.create(run_table(runs[run], dataset, given))
+                config = runs[run]
+                seen = seen_by(config, dataset)
+                own.create(run_table(config, seen, given, weights[run.method]))
             return own
 
         def here(run: SweepRun, interrupt: Interrupt) -> None:
