@@ -297,12 +297,14 @@ def _resume(
     folder = RunFolder(Path(out))
     stored = folder.read_run()
     config = unchanged(stored, request, data)
-    if not folder.is_finished:
+    finished = folder.is_finished
+    if data is not None or not finished:
         source = config.data["source"]
         with _busy(around.console, "reading the data"):
             opened = source if data is None else data
             dataset = _open(opened, config.data, skip_bad, short_name(source))
         same_data(stored, dataset)
+    if not finished:
         _train(config, dataset, folder, here, around)
     return Run(folder.path)
 

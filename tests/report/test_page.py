@@ -190,3 +190,13 @@ def test_contrast_passes(theme):
         assert contrast(colours["line"], colours[back]) >= 3
     for ink in (LIGHT, DARK)[theme]:
         assert contrast(ink, colours["back"]) >= 3
+
+
+def test_a_rho_that_has_not_moved_is_not_read(digits_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(digits_run, run)
+    told = "Here it says nothing"
+    for rho, silent in (([0.27] * 9 + [0.28], True), ([0.27] * 9 + [0.4], False)):
+        measured = json.loads((run / "report.json").read_text()) | {"rho": rho}
+        (run / "report.json").write_text(json.dumps(measured))
+        assert (told in write_report(run).read_text("utf-8")) is silent

@@ -21,6 +21,8 @@ from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import NeckConfig, as_table
 
+SAME_RHO = 0.02  # a spread over the classes that says nothing about them
+
 
 @dataclass(frozen=True, eq=False)
 class Record:
@@ -123,6 +125,12 @@ class Record:
         """The mean ρ of each group, where the head has one."""
         rho = torch.tensor(self.measured["rho"], dtype=torch.float64)
         return group_means(rho, torch.tensor(self.class_counts))
+
+    @property
+    def rho_tells(self) -> bool:
+        """Whether ρ has come to differ between the classes."""
+        rho = self.measured["rho"]
+        return max(rho) - min(rho) > SAME_RHO
 
     def standard_error(self, group: str | None = None) -> float | None:
         """Return that of a group's accuracy, or of the headline, from the numbers of test images.

@@ -128,15 +128,18 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         notes.append(f"backbone {name}, pretrained, {suits}; another with --set backbone.name=…")
     if not chosen.input_size:
         own = f"since most images are {dataset.image_side} px"
+        own += ", and it wants to see more" if size > 1.2 * dataset.image_side else ""
         notes.append(f"input size {size}, {own}; another with --set input_size=…")
     images = len(dataset.train)
     epochs = chosen.epochs or fine_tuning(images)["stages"]["representation"]["epochs"]
     passes = epochs * images * (size / 224) ** 2
     if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
         table["frozen"] = True
+        hours = f"{passes / PASSES_A_MINUTE / 60:.1f}".removesuffix(".0")
         notes.append(
             f"the backbone is frozen, since fine-tuning it on {images:,} images for {epochs} "
-            "epochs would take hours on a CPU; fine-tune it with --set frozen=false"
+            f"epochs would take {hours} h or so on two cores; "
+            "fine-tune it with --set frozen=false"
         )
         return table, notes
     if chosen.frozen is None and chosen.experts and not can_be_cut(name, size):
