@@ -209,3 +209,63 @@ def test_comparison_shows_what_changed(page, odd_run, odd_softmax, tmp_path):
     assert first_column(page)[-1] == "never tested"
     page.mouse.move(*point(page, "accuracy", series=1, index=0))
     expect(page.locator(TIP)).to_contain_text("wcdas − softmax")
+
+
+def is_visible(page: Page, selector: str) -> list[bool]:
+    return [found.is_visible() for found in page.locator(selector).all()]
+
+
+def test_every_chart_is_on_paper_in_light_colours(page, odd_run, odd_softmax, tmp_path):
+    compared = write_report(odd_run, odd_softmax, out=tmp_path / "both")
+    page.emulate_media(color_scheme="dark")
+    for file in (odd_run.path / "report.html", compared):
+        page.goto(file.as_uri())
+        charts = page.locator("[data-chart]").count()
+        page.emulate_media(media="print")
+        expect(page.locator(".paper svg path >> visible=true").first).to_be_visible()
+        figures = page.locator("figure.chart")
+        assert figures.count() == charts
+        for figure in figures.all():
+            box = figure.locator("svg").bounding_box()
+            assert box["width"] > 500
+            assert box["height"] > 150
+            assert figure.locator("svg path").count() > 5
+        back = "getComputedStyle(document.body).backgroundColor"
+        assert page.evaluate(back) == "rgb(255, 255, 255)"
+        assert not any(
+            is_visible(page, "nav, #theme, .files, input, .plot, summary, .pages button")
+        )
+        assert all(is_visible(page, "main section, main section h2, main pre"))
+        page.emulate_media(media="screen")
+        expect(page.locator(".paper")).to_have_count(0)
+        assert page.evaluate(back) == "rgb(22, 24, 27)"
+        assert all(is_visible(page, "nav, #theme, .plot"))
+        assert not any(is_visible(page, "details pre"))
+
+
+def test_a_pdf_is_made_of_what_is_on_paper(page, digits_run):
+    open_page(page, digits_run)
+    page.evaluate(
+        """() => addEventListener("beforeprint", () => {
+            window.printed = document.querySelectorAll(".paper svg[viewBox]").length;
+        })"""
+    )
+    assert page.pdf().startswith(b"%PDF")
+    assert page.evaluate("window.printed") == page.locator("[data-chart]").count() > 5
+    expect(page.locator(".paper")).to_have_count(0)
+
+
+def test_all_classes_that_a_search_finds_are_on_paper(page, many_classes):
+    page.goto((many_classes / "report.html").as_uri())
+    page.get_by_label("Search a class").fill("number 81")
+    page.get_by_role("button", name="Next", exact=True).click()
+    page.emulate_media(media="print")
+    expect(page.locator(SORTED)).to_have_count(53)
+    page.emulate_media(media="screen")
+    expect(page.locator(".pages span")).to_have_text("page 2 of 2")
+    page.get_by_label("Search a class").fill("")
+    page.emulate_media(media="print")
+    expect(page.locator(SORTED)).to_have_count(1000)
+    expect(page.locator("[data-table] [role=status]")).to_have_text(
+        "8,142 of 8,142 classes; the first 1,000 of them"
+    )

@@ -28,7 +28,8 @@
   let theme = "auto";
   try { theme = localStorage.getItem("wcdas-theme") ?? "auto"; } catch { /* not kept */ }
   if (!themes.includes(theme)) theme = "auto";
-  const isDark = () => theme === "dark" || (theme === "auto" && system.matches);
+  let onPaper = false; // which is white, whatever the screen is
+  const isDark = () => !onPaper && (theme === "dark" || (theme === "auto" && system.matches));
   const dress = () => {
     document.documentElement.dataset.theme = isDark() ? "dark" : "light";
     button.textContent = "Theme: " + theme;
@@ -45,6 +46,8 @@
   const symbols = ["circle", "rect", "triangle", "diamond", "roundRect", "pin"];
   const strokes = { true: "path://M0,0h9v3h-9zM15,0h9v3h-9z", false: "path://M0,0h24v3h-24z" }; // dashed
   const bare = (series) => series.kind === "steps" || (series.kind === "line" && series.x.length > 40);
+  const most = 1000; // rows of a table without pages
+  let showClasses = () => {};
   const drawn = new Map();
   let found = null; // the classes a search has found; null: all
   const probe = document.body.appendChild(element("span", "", "hidden"));
@@ -86,17 +89,18 @@
     return box;
   };
 
-  const option = (chart) => {
+  const option = (chart, width = innerWidth) => {
     const palette = data.palettes[isDark() ? "dark" : "light"];
     const many = chart.series.length;
+    const across = width < 600 ? 2 : width < 900 ? 4 : 6; // names in a row of the legend
     return {
       animation: false,
       textStyle: { fontFamily: "system-ui, sans-serif" },
-      grid: { left: 62, right: 18, top: many > 1 ? 24 + 22 * Math.ceil(many / (innerWidth < 600 ? 2 : 6)) : 24, bottom: 48 },
+      grid: { left: 62, right: 18, top: many > 1 ? 24 + 22 * Math.ceil(many / across) : 24, bottom: 48 },
       legend: {
         show: many > 1, type: many > 12 ? "scroll" : "plain", top: 0, left: 0, itemGap: 14,
         itemWidth: chart.series.every((series) => series.kind === "points") ? 11 : 24, itemHeight: 11,
-        textStyle: { color: colour("--text"), width: innerWidth < 600 ? 150 : 180, overflow: "truncate" },
+        textStyle: { color: colour("--text"), width: width < 600 ? 150 : 180, overflow: "truncate" },
         data: chart.series.map((series) => ({ name: series.name, ...(bare(series) && { icon: strokes[series.dashed] }) })),
       },
       tooltip: {
@@ -145,7 +149,7 @@
     const redraw = () => instance.setOption(option(chart), { notMerge: true });
     redraw();
     drawn.set(chart.name, { redraw, chart });
-    new ResizeObserver(() => { instance.resize(); }).observe(place);
+    new ResizeObserver(() => { if (place.clientWidth) instance.resize(); }).observe(place);
     let at = null; // [series, index] the keyboard is at
     const go = (series, index) => {
       const count = chart.series[series].x.length;
@@ -199,6 +203,37 @@
     });
   }
 
+  // On paper: every chart drawn for its width and in light colours, what is folded unfolded.
+  const size = { width: 680, height: 270 }; // of a chart
+  const undo = [];
+  const toPaper = () => {
+    if (onPaper) return;
+    onPaper = true;
+    dress();
+    for (const room of document.querySelectorAll("[data-chart]")) {
+      const paper = element("div", undefined, "paper");
+      room.after(paper);
+      const printed = echarts.init(paper, null, { renderer: "svg", ...size });
+      printed.setOption(option(data.charts[room.dataset.chart], size.width));
+      paper.querySelector("svg").setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+      undo.push(() => { printed.dispose(); paper.remove(); });
+    }
+    for (const folded of document.querySelectorAll("details:not([open], .numbers)")) {
+      folded.open = true;
+      undo.push(() => { folded.open = false; });
+    }
+    showClasses();
+  };
+  const toScreen = () => {
+    onPaper = false;
+    for (const back of undo.splice(0)) back();
+    showClasses();
+    dress();
+  };
+  addEventListener("beforeprint", toPaper);
+  addEventListener("afterprint", toScreen);
+  matchMedia("print").addEventListener("change", ({ matches }) => matches ? toPaper() : toScreen());
+
   // The numbers of a chart, made when they are asked for.
   for (const details of document.querySelectorAll("[data-numbers]")) {
     details.addEventListener("toggle", () => {
@@ -211,7 +246,6 @@
       const titles = ["series", ...(ofClasses ? ["class"] : []), chart.x.label || "x", chart.y.label || "y"];
       for (const title of titles) head.append(element("th", title));
       const body = table.createTBody();
-      const most = 1000;
       let rows = 0;
       for (const series of chart.series) {
         series.x.forEach((x, i) => {
@@ -243,7 +277,8 @@
     const show = () => {
       const pages = Math.max(1, Math.ceil(rows.length / size));
       page = Math.max(0, Math.min(page, pages - 1));
-      body.replaceChildren(...rows.slice(page * size, (page + 1) * size).map((row) => {
+      const shown = onPaper ? rows.slice(0, most) : rows.slice(page * size, (page + 1) * size);
+      body.replaceChildren(...shown.map((row) => {
         const line = element("tr");
         columns.forEach((column, i) => {
           const isText = column.kind === "text" || column.kind === "class";
@@ -254,7 +289,8 @@
         });
         return line;
       }));
-      status.textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} classes`;
+      const part = onPaper && rows.length > most ? `; the first ${most.toLocaleString("en")} of them` : "";
+      status.textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} classes${part}`;
       place.querySelector(".pages").hidden = pages === 1;
       place.querySelector(".pages span").textContent = `page ${page + 1} of ${pages}`;
       back.disabled = page === 0;
@@ -307,6 +343,7 @@
       press.addEventListener("click", () => { page += Number(press.dataset.step); show(); });
     }
     sort();
+    showClasses = show;
   }
 
   dress();
