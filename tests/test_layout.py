@@ -10,7 +10,17 @@ import wcdas
 
 ROOT = Path(wcdas.__file__).parent
 # From the top of the house downwards: a room may use what stands before it.
-SHARED = ["errors", "checks", "groups", "targets", "files", "rng", "processes", "streams"]
+SHARED = [
+    "errors",
+    "checks",
+    "groups",
+    "targets",
+    "files",
+    "rng",
+    "processes",
+    "threads",
+    "streams",
+]
 FOLDERS = [
     "circular",
     "heads",

@@ -23,6 +23,7 @@ from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
 from wcdas.report import report_on
+from wcdas.run.automatic import threads_for
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
 from wcdas.run.console import announce, tell, warn
@@ -61,6 +62,7 @@ from wcdas.sweeps.checks import (
     settled,
 )
 from wcdas.sweeps.execute import in_processes, runs_at_a_time, shared_workers, train_command
+from wcdas.threads import with_threads
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,10 @@ def train(
             )
         check_effect([(config, request.layers)])
         folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
-        _train(config, seen_by(config, dataset), folder, here, around, request.given, notes)
+        count, why = threads_for(config, here.device.type)
+        notes += [why] if why else []
+        seen = seen_by(config, dataset)
+        _train(config, seen, folder, here, around, count, request.given, notes)
     return Run(folder.path)
 
 
@@ -219,13 +224,17 @@ def sweep(
         around = Surroundings(workers, create_callbacks(callbacks), report)
         features = trained_on[config.method]
         frozen = features if isinstance(features, FrozenDataset) else None
-        here = Ranks(0, 1, chosen)
-        _train(config, dataset, run, here, around, interrupt=interrupt, features=frozen)
+        here, count = Ranks(0, 1, chosen), run.read_run()["info"].get("threads")
+        _train(config, dataset, run, here, around, count, interrupt=interrupt, features=frozen)
 
     command = partial(train_command, device, workers, callbacks, report)
     apart = in_processes(parallel, device, one)
     # Most notes are of the data, so that all methods have the same.
     notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
+    count, why = threads_for(configs[plan.methods[0]], chosen.type)
+    if count is not None:
+        count = folder.threads(plan) or max(1, count // parallel)
+    notes |= {why: None} if why else {}
     run_sweep(
         plan,
         configs,
@@ -234,6 +243,7 @@ def sweep(
         train_run,
         command if apart else None,
         parallel,
+        count,
         console,
         list(notes),
         weights,
@@ -297,7 +307,7 @@ def _resume(
     folder = RunFolder(Path(out))
     stored = folder.read_run()
     config = unchanged(stored, request, data)
-    finished = folder.is_finished
+    count, finished = stored["info"].get("threads"), folder.is_finished
     if data is not None or not finished:
         source = config.data["source"]
         with _busy(around.console, "reading the data"):
@@ -305,7 +315,10 @@ def _resume(
             dataset = _open(opened, config.data, skip_bad, short_name(source))
         same_data(stored, dataset)
     if not finished:
-        _train(config, dataset, folder, here, around)
+        notes = []
+        if count not in (None, torch.get_num_threads()):
+            notes = [f"threads: {count}, as when the run began, for the same numbers"]
+        _train(config, dataset, folder, here, around, threads=count, notes=notes)
     return Run(folder.path)
 
 
@@ -315,6 +328,7 @@ def _train(
     folder: RunFolder,
     here: Ranks,
     around: Surroundings,
+    threads: int | None,
     given: Sequence[Table] | None = None,
     notes: Sequence[str] = (),
     interrupt: Interrupt | None = None,
@@ -322,10 +336,15 @@ def _train(
 ) -> None:
     """Train, evaluate and report, from the last checkpoint if there is one.
 
-    `given` is what was set for a new run; None for one whose folder says what it is. `features` are
-    those of a frozen network, where they are computed already.
+    `threads` are those of a CPU, None as they are. `given` is what was set for a new run; None for
+    one whose folder says what it is. `features` are those of a frozen network, where they are
+    computed already.
     """
-    with failures_explained(folder.path), _deterministic(config.deterministic):
+    with (
+        failures_explained(folder.path),
+        _deterministic(config.deterministic),
+        with_threads(threads),
+    ):
         console = around.console if here.is_main else None
         workers = spare_cores() if around.workers is None else around.workers
         with _busy(console, "preparing the model"):
@@ -336,7 +355,11 @@ def _train(
             run = build_run(config, method, trained_on, folder, here, workers)
         frozen = trained_on.network if isinstance(trained_on, FrozenDataset) else None
         weights = (frozen or run.model.backbone).weights_from
-        table = folder.read_run() if given is None else run_table(config, dataset, given, weights)
+        table = (
+            folder.read_run()
+            if given is None
+            else run_table(config, dataset, given, threads, weights)
+        )
         created = given is not None and here.is_main
         if created:
             folder.claim()

@@ -1,6 +1,7 @@
 """What is shown of a stage: lines in a file, a bar on a terminal, nothing without a console."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -29,7 +30,8 @@ def test_ten_lines_in_a_file(shown):
     lines = shown().splitlines()
     assert len(lines) == 10
     assert lines[0].startswith("1/2 representation: epoch 2/20 · loss 0.500 · train 25.0 % · ")
-    assert lines[-1].endswith(" images/s")
+    assert re.search(r"images/s · \d:\d\d:\d\d left$", lines[0])
+    assert lines[-1].endswith(" images/s")  # nothing is left
 
 
 def test_a_bar_on_a_terminal(shown):

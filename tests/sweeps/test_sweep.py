@@ -300,6 +300,8 @@ def test_what_is_shown(sweep, tmp_path, terminal):
     sweep("softmax", seeds=2, out=tmp_path / "sweep", console=console)
     said = file.getvalue()
     assert "1 method × 2 seeds: softmax\n" in said
+    left = re.search(r"1/2 softmax-s0 finished in .* · \d+:\d\d:\d\d left\n", said)
+    assert (left is None) is terminal
     assert re.search(r"2/2 softmax-s1 finished in \d+:\d\d:\d\d", said)
     assert ("1/2 softmax-s0 started" in said) is not terminal
     assert ("1/2 softmax-s0 epoch 0/1 · time left unknown" in said) is terminal

@@ -1,5 +1,6 @@
 """Choices that suit the data and the machine, where nobody said otherwise."""
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.data.split import held_out_counts
 from wcdas.groups import FEW
 from wcdas.run.spec import Config, Table
+from wcdas.threads import choose_threads
 
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
 SMALL = 64  # pixels; up to here the CIFAR network where training starts from scratch
@@ -33,6 +35,14 @@ PASSES_A_MINUTE, PASSES_ON_A_CPU = 700, 21_000
 # Rare classes are learnt by heart where features are good from the first step on, which a prior a
 # little above what frequencies say makes up for.
 OWN_OF_METHODS: Table = {"wcdas-prior": {"stages": {"representation": {"prior": 1.25}}}}
+
+
+def threads_for(config: Config, device: str) -> tuple[int | None, str]:
+    """Return how many threads a run computes with on a CPU, and why; a GPU has no use for any."""
+    if device != "cpu" or "WORLD_SIZE" in os.environ:
+        return None, ""
+    tiny = 0 < config.input_size < TINY and not config.frozen
+    return choose_threads(config.input_size if tiny else 0)
 
 
 def fine_tuning(images: int) -> Table:

@@ -145,10 +145,12 @@ class StageProgress(Progress):
         self._told, self._title, self._epochs = console, title, epochs
         self._task = self.add_task(title, total=epochs * steps, completed=done, facts="")
         self._start, self._seen = time.monotonic(), 0
+        self._steps, self._left = 0, epochs * steps - done
         self._facts = ""
 
     def step(self, images: int) -> None:
         self._seen += images
+        self._steps += 1
         if self._shown:
             self.update(self._task, advance=1, facts=f"{self._rate():,.0f}/s{self._facts}")
 
@@ -160,7 +162,14 @@ class StageProgress(Progress):
         due = (epoch + 1) % every == 0 or epoch + 1 == self._epochs
         if not self._shown and due:
             place = f"{self._title}: epoch {epoch + 1}/{self._epochs}"
-            tell(self._told, f"{place}{self._facts} · {self._rate():,.0f} images/s")
+            speed = f"{self._rate():,.0f} images/s{self._time_left()}"
+            tell(self._told, f"{place}{self._facts} · {speed}")
+
+    def _time_left(self) -> str:
+        if not 0 < self._steps < self._left:
+            return ""
+        seconds = time.monotonic() - self._start
+        return f" · {clock(seconds / self._steps * (self._left - self._steps))} left"
 
     def _rate(self) -> float:
         return self._seen / max(time.monotonic() - self._start, 1e-9)

@@ -162,11 +162,22 @@ def finished_runs(path: Path) -> list[Path]:
 
 
 def run_table(
-    config: Config, dataset: Dataset, given: Sequence[Mapping[str, Any]], weights: str = ""
+    config: Config,
+    dataset: Dataset,
+    given: Sequence[Mapping[str, Any]],
+    threads: int | None,
+    weights: str = "",
 ) -> dict[str, Any]:
-    """Return what run.toml holds; `given` is what was set for the run, later over earlier, and
-    `weights` says where those of the backbone came from, once it is built."""
-    info = {
+    """Return what run.toml holds.
+
+    Args:
+        config: what the run is.
+        dataset: what it is trained on.
+        given: what was set for it, later over earlier.
+        threads: of a CPU, which it keeps when it is resumed.
+        weights: where those of the backbone came from, once it is built.
+    """
+    info: dict[str, Any] = {
         "fingerprint": dataset.fingerprint,
         "prior": config.prior,
         "class_counts": dataset.class_counts.tolist(),
@@ -175,6 +186,8 @@ def run_table(
         "given": [dict(layer) for layer in given],
         "versions": versions(),
     }
+    if threads is not None:
+        info["threads"] = threads
     return as_table(config) | {"info": info}
 
 

@@ -87,6 +87,11 @@ class SweepFolder:
     def unfinished(self, plan: Plan) -> list[SweepRun]:
         return [run for run in plan.runs if not self.run(run).is_finished]
 
+    def threads(self, plan: Plan) -> int | None:
+        """Return how many threads the runs that have begun compute with."""
+        begun = [self.run(run) for run in plan.runs if self.run(run).exists]
+        return next((run.read_run()["info"].get("threads") for run in begun), None)
+
     def read(self) -> tuple[Plan, dict[str, Any]]:
         """Return what was asked, and what was found then."""
         try:

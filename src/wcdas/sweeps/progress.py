@@ -73,7 +73,8 @@ class SweepProgress:
             return
         metrics = self._folder.run(run).read_metrics()
         headline = percent(metrics[metrics["headline"]])
-        tell(self._console, f"{self._name(run)} finished in {took}, all {headline}")
+        left = f" · {self._time_left()}" if self._live is None and self._time_left() else ""
+        tell(self._console, f"{self._name(run)} finished in {took}, all {headline}{left}")
 
     def _name(self, run: SweepRun) -> str:
         return f"{self._numbers[run]}/{len(self._epochs)} {run.name}"
@@ -83,10 +84,16 @@ class SweepProgress:
         left = dict(self._left)  # the display is drawn by a thread of its own
         return sum(min(n, self._folder.run(run).epochs_logged) for run, n in left.items())
 
-    def _state(self) -> RenderableType:
+    def _time_left(self) -> str:
         done, total = self._done(), sum(self._left.values())
         seconds, newly = time.monotonic() - self._start, done - self._before
-        left = f"{clock(seconds / newly * (total - done))} left" if newly > 0 else ""
+        return (
+            f"{clock(seconds / newly * (total - done))} left" if newly > 0 and done < total else ""
+        )
+
+    def _state(self) -> RenderableType:
+        done, total = self._done(), sum(self._left.values())
+        left = self._time_left()
         at_work = [
             f"{self._name(run)} epoch {self._folder.run(run).epochs_logged}/{self._epochs[run]}"
             for run in list(self._began)

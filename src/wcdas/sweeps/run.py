@@ -30,6 +30,7 @@ def run_sweep(
     train: Callable[[Config, RunFolder, Interrupt], None],
     command: Callable[[Path], Sequence[str]] | None,
     parallel: int,
+    threads: int | None,
     console: Console | None,
     notes: Sequence[str],
     weights: Mapping[str, str],
@@ -44,6 +45,7 @@ def run_sweep(
         train: does a run in this process, from its last checkpoint if there is one.
         command: does the run in a folder in a process of its own; None where this one does all.
         parallel: runs at a time.
+        threads: of each run on a CPU; None as they are.
         console: where progress is shown; None is silent.
         notes: what was decided about the data.
         weights: where those of each method's backbone come from.
@@ -51,7 +53,7 @@ def run_sweep(
     runs = {run: replace(configs[run.method], seed=run.seed) for run in plan.runs}
     epochs = {run: sum(stage.epochs for _, stage in planned(c.stages)) for run, c in runs.items()}
     given = remembered(plan.recipe, plan.settings)
-    threads = max(1, torch.get_num_threads() // parallel)
+    share = threads or max(1, torch.get_num_threads() // parallel)
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
         progress = SweepProgress(console, folder, epochs)
@@ -68,7 +70,7 @@ def run_sweep(
                 shutil.rmtree(own.path, ignore_errors=True)
                 config = runs[run]
                 seen = seen_by(config, dataset)
-                own.create(run_table(config, seen, given, weights[run.method]))
+                own.create(run_table(config, seen, given, threads, weights[run.method]))
             return own
 
         def here(run: SweepRun, interrupt: Interrupt) -> None:
@@ -76,7 +78,7 @@ def run_sweep(
 
         def apart(run: SweepRun, interrupt: Interrupt) -> None:
             assert command is not None
-            in_process(command(begin(run).path), threads, claim, interrupt)
+            in_process(command(begin(run).path), share, claim, interrupt)
 
         if parallel == 1:
             work = one_by_one(waiting, here)
