@@ -305,6 +305,8 @@ def _resume(
     if out is None:
         raise InputError("--resume needs to know which run; name its folder with --out")
     folder = RunFolder(Path(out))
+    if folder.path.is_file():
+        raise InputError(f"--out is {out}, a file; expected the folder of a run to go on with")
     stored = folder.read_run()
     config = unchanged(stored, request, data)
     count, finished = stored["info"].get("threads"), folder.is_finished

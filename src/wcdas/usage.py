@@ -1,5 +1,6 @@
 """How the command line behaves: options, help pages, what is printed, exit statuses."""
 
+import errno
 import os
 import shutil
 import sys
@@ -21,8 +22,13 @@ ALL_CORES_BUT_ONE = max(0, (os.cpu_count() or 1) - 1)
 def run(app: typer.Typer, arguments: list[str]) -> int:
     """Do a command and return its exit status: 0 done, 1 the work failed, 2 bad input, 130 stopped
     by the user. Whatever went wrong is said in one line."""
+    for name in ("stdout", "stderr"):  # one that is closed swallows what is said
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        return int(app(spread_settings(arguments), prog_name="wcdas", standalone_mode=False) or 0)
+        done = app(spread_settings(arguments), prog_name="wcdas", standalone_mode=False)
+        sys.stdout.flush()
+        return int(done or 0)
     except USAGE_ERROR as error:
         return _fail(_explain(error), 2)
     except InputError as error:
@@ -30,14 +36,26 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
         return _fail(str(stop) or "stopped", 130)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
-    except (WorkError, OSError) as error:
+    except WorkError as error:
         return _fail(error, 1)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _drop_output()
+            where = f"for {error.filename}" if error.filename else "where the output goes"
+            return _fail(f"no space is left {where}; make room, or write elsewhere", 1)
+        where = f"{error.filename} cannot be used: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", 1)
     except RuntimeError as error:
         if "out of memory" not in str(error):
             raise
         return _fail("out of memory; go on with --device cpu, or free the device", 1)
+
+
+def _drop_output() -> None:
+    """Nobody takes what is left to print, and Python would try once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def spread_settings(arguments: list[str]) -> list[str]:

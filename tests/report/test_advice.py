@@ -277,7 +277,9 @@ def test_the_calibration_advice_depends_on_the_held_out_images():
     none = advice.probabilities_are_off(dataclasses.replace(off, holdout=0.0))
     assert "calibration.holdout" in none.command
     two = advice.probabilities_are_off(dataclasses.replace(off, held_out=2))
-    assert "The temperature was fitted on 2 images, too few to help." in two.why
+    assert "Only 2 images could be held out for a temperature." in two.why
+    some = advice.probabilities_are_off(dataclasses.replace(off, held_out=12))
+    assert "The temperature was fitted on 12 images, too few to help." in some.why
     small = advice.probabilities_are_off(dataclasses.replace(off, held_out=0))
     assert "takes a class with 20 training images to hold some out, and none has" in small.why
     assert "larger classes alone" not in small.why

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -71,6 +72,8 @@ class Model:
                 f"the model takes vectors of {info.channels} numbers, not images; "
                 "compute them with the run its training features came from"
             )
+        if not isinstance(image, (str, os.PathLike, Image.Image)):
+            raise InputError(self._expected(image))
         if isinstance(image, Image.Image):
             upright = as_mode(image, info.channels)
         else:
@@ -118,6 +121,8 @@ class Model:
         """
         if isinstance(images, (str, os.PathLike, Image.Image)):
             images = [images]
+        if isinstance(images, np.ndarray):
+            raise InputError(self._expected(images))
         # Once: the prior may be a file.
         shift = self.calibrated(torch.zeros(1, len(self.class_names)), prior)
         parts = []
@@ -129,6 +134,14 @@ class Model:
                 inputs = torch.stack([self.preprocess(image) for image in some])
             parts.append(self.logits(inputs) + shift)
         return torch.cat(parts).softmax(1) if parts else torch.zeros(0, len(self.class_names))
+
+    def _expected(self, given: object) -> str:
+        """Say what the model takes in place of what it was given."""
+        if self.takes_features:
+            taken = f"a tensor (N, {self.info.channels}), such as torch.from_numpy(…)"
+        else:
+            taken = "files or PIL images, such as [PIL.Image.fromarray(…)]"
+        return f"images are {type(given).__module__}.{type(given).__name__}; expected {taken}"
 
     def _vectors(self, inputs: Tensor) -> Tensor:
         length = self.info.channels

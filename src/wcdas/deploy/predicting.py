@@ -25,6 +25,7 @@ from wcdas.deploy.answers import DIGITS, Answer, Answerer, check_wanted
 from wcdas.deploy.model import Source, load
 from wcdas.deploy.output import check_file
 from wcdas.errors import InputError, WorkError, unknown
+from wcdas.run.spec import LARGEST_BATCH
 
 Named = str | os.PathLike[str]
 Write = Callable[[Answer], object]
@@ -99,10 +100,11 @@ class Answers:
         device: str = "auto",
     ) -> None:
         check_wanted(top, abstain)
-        if batch_size < 1:
-            raise InputError(f"batch-size is {batch_size}; expected 1 or more")
+        if not 1 <= batch_size <= LARGEST_BATCH:
+            raise InputError(f"batch-size is {batch_size}; expected 1 to {LARGEST_BATCH}")
+        model = load(run, device)  # first: a wrong run is not the fault of the images
         self.files, self.batch_size = find_images(named), batch_size
-        self.answerer = Answerer(load(run, device), top, prior, abstain)
+        self.answerer = Answerer(model, top, prior, abstain)
 
     def __iter__(self) -> Iterator[Answer]:
         starts = range(0, len(self.files), self.batch_size)

@@ -10,6 +10,7 @@ from wcdas.errors import InputError
 from wcdas.evaluation.predictions import check_logits, chunks
 
 BINS = 15
+FEWEST = 10  # images that a temperature is fitted on; of fewer, one more would turn it over
 LOWEST, HIGHEST = 0.05, 20.0
 
 
@@ -68,6 +69,11 @@ def fit_temperature(logits: Tensor, labels: Tensor, lowest: float = LOWEST) -> f
         else:
             low = middle
     return round(math.exp(-(low + high) / 2), 6)  # as far as the bisection goes
+
+
+def was_fitted(held_out: int, temperature: float) -> bool:
+    """Whether a run's temperature was fitted on so many images; older runs did on any number."""
+    return held_out >= FEWEST or temperature != 1
 
 
 def slope(logits: Tensor, labels: Tensor, beta: float) -> float:

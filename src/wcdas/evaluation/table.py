@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from wcdas.evaluation.calibration import FEWEST, was_fitted
 from wcdas.groups import IN_WORDS
 
 
@@ -77,7 +78,11 @@ def metrics_text(metrics: Mapping[str, Any]) -> str:
     temperature, held_out = f"temperature {metrics['temperature']:.2f}", metrics.get("held_out")
     if held_out is not None:
         on = f"{held_out:,} image{'s' * (held_out != 1)}"
-        temperature = f"{temperature}, fitted on {on}" if held_out else "no temperature fitted"
+        if was_fitted(held_out, metrics["temperature"]):
+            temperature = f"{temperature}, fitted on {on}"
+        else:
+            few = f": {on} held out, fewer than {FEWEST}" if held_out else ""
+            temperature = f"no temperature fitted{few}"
     top5 = f"top-5 {percent(metrics['top5'])}, " if len(metrics["per_class"]) > 5 else ""
     return (
         f"top-1 {percent(metrics['top1'])}, {top5}balanced "

@@ -267,7 +267,11 @@ def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
         if not several:
             return metric.capitalize()
         epochs = part.digits.get("settings", {}).get("stages.representation.epochs")
-        what = f"{epochs} epochs" if epochs else f"imbalance {part.digits['imbalance']:g}"
+        what = (
+            f"{epochs} epoch{'s' * (epochs != 1)}"
+            if epochs
+            else f"imbalance {part.digits['imbalance']:g}"
+        )
         return f"{what}, {metric.capitalize()}"
 
     rows = tuple(

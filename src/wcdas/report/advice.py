@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wcdas.evaluation.calibration import FEWEST
 from wcdas.evaluation.table import percent
 from wcdas.groups import FEW
 from wcdas.report.charts import counted, signed
@@ -213,6 +214,8 @@ def probabilities_are_off(f: Facts) -> Advice | None:
     if f.held_out == 0:
         takes = f"A temperature takes a class with {FEW} training images to hold some out"
         why += f" {takes}, and none has."
+    elif f.held_out is not None and f.held_out < FEWEST:
+        why += f" Only {counted(f.held_out, 'image')} could be held out for a temperature."
     elif f.held_out is not None and f.held_out < FEW:
         why += f" The temperature was fitted on {counted(f.held_out, 'image')}, too few to help."
     else:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wcdas.errors import InputError
+from wcdas.report.charts import counted
 from wcdas.report.record import Record, neck_of, read_record
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import flat
@@ -76,7 +77,7 @@ def _flat(record: Record, records: Sequence[Record]) -> dict[str, Any]:
         if all(name in other.run["stages"] for other in records):
             stages[name] = stage
         else:
-            epochs = f"{stage['epochs']} epochs, " if "epochs" in stage else ""
+            epochs = f"{counted(stage['epochs'], 'epoch')}, " if "epochs" in stage else ""
             stages[name] = f"{epochs}trains {stage['trains']}"
     settings = flat(run | {"neck": record.neck, "stages": stages})
     return settings | {"info.prior": record.run["info"]["prior"]}

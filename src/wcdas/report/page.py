@@ -16,6 +16,7 @@ import tomli_w
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from wcdas.evaluation.calibration import FEWEST, was_fitted
 from wcdas.evaluation.table import percent
 from wcdas.files import write_synced
 from wcdas.groups import FEW, IN_WORDS
@@ -69,6 +70,8 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
             name for name, head in HEADS.items() if issubclass(head, ConcentrationHead)
         ],
         few=FEW,
+        fewest=FEWEST,
+        was_fitted=was_fitted,
         settings=tomli_w.dumps(settings),
     )
 

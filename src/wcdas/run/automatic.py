@@ -142,14 +142,15 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         notes.append(f"input size {size}, {own}; another with --set input_size=…")
     images = len(dataset.train)
     epochs = chosen.epochs or fine_tuning(images)["stages"]["representation"]["epochs"]
+    in_epochs = f"{epochs} epoch{'s' * (epochs != 1)}"
     passes = epochs * images * (size / 224) ** 2
     if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
         table["frozen"] = True
         hours = f"{passes / PASSES_A_MINUTE / 60:.1f}".removesuffix(".0")
         notes.append(
-            f"the backbone is frozen, since fine-tuning it on {images:,} images for {epochs} "
-            f"epochs would take {hours} h or so on two cores; "
-            "fine-tune it with --set frozen=false"
+            f"the backbone is frozen, since fine-tuning it on {images:,} images for "
+            f"{in_epochs} would take {hours} h or so on two cores; fine-tune it with --set "
+            "frozen=false"
         )
         return table, notes
     if chosen.frozen is None and chosen.experts and not can_be_cut(name, size):
@@ -167,7 +168,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         minutes = max(1, round(passes / PASSES_A_MINUTE))
         on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
         notes.append(
-            f"fine-tuned for {epochs} epochs, since there are {images:,} images{on_a_cpu}; another "
+            f"fine-tuned for {in_epochs}, since there are {images:,} images{on_a_cpu}; another "
             "number with --set epochs=…"
         )
     return table, notes

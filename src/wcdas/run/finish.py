@@ -6,6 +6,7 @@ from torch import Tensor
 
 from wcdas.backbones import merge_adapters
 from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.evaluation.calibration import FEWEST
 from wcdas.heads import Head
 from wcdas.methods.method import plain_model
 from wcdas.run.build import TrainingRun
@@ -33,7 +34,7 @@ def finish(run: TrainingRun) -> Outputs | None:
     held_out = dataset.train.subset(run.held_out)
     _, held_out_logits = predict(run, held_out)
     temperature = 1.0
-    if len(held_out):
+    if len(held_out) >= FEWEST:
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
     features, logits = predict(run, run.test_images)
     logits = logits / temperature
@@ -73,7 +74,7 @@ def finish(run: TrainingRun) -> Outputs | None:
         "method": config.method,
         "dataset": dataset.name,
         "temperature": temperature,
-        "held_out": len(held_out),  # images that it was fitted on
+        "held_out": len(held_out),  # images that it was fitted on, if they were enough
     }
     run.folder.write_metrics(facts | metrics)
     return Outputs(run.model.head, features, logits)

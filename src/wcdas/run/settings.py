@@ -75,7 +75,7 @@ class Request:
 
     @property
     def method(self) -> str:
-        return self.named or DEFAULT_METHOD
+        return DEFAULT_METHOD if self.named is None else self.named
 
     @property
     def data(self) -> Table:
@@ -206,10 +206,10 @@ def read_request(
     last = read_settings(settings)
     for layer in (table, last):
         _find_weights(layer)
-    method = last.pop("method", method or named)
+    method = last.pop("method", named if method is None else method)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
-    layers = [*for_method(table, method or DEFAULT_METHOD), last]
+    layers = [*for_method(table, DEFAULT_METHOD if method is None else method), last]
     return Request(method, layers, remembered(table, last), seed)
 
 

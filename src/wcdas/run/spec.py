@@ -22,6 +22,7 @@ from wcdas.methods import find_method
 Table = dict[str, Any]  # as TOML has them
 Unread = Callable[["Config", str], str | None]
 
+LARGEST_BATCH = 2**20  # more images than a machine holds at a time
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
 
 
@@ -148,7 +149,7 @@ class Stage:
     mixup: float = key(0.0, "α of mixup; 0 is none", at_least=0)
     cutmix: float = key(0.0, "α of CutMix; 0 is none", at_least=0)
     epochs: int = key(1, "an epoch is as many draws as there are training images", at_least=1)
-    batch_size: int = key(128, "of all processes together", at_least=1)
+    batch_size: int = key(128, "of all processes together", at_least=1, at_most=LARGEST_BATCH)
     accumulate: int = key(1, "parts that a batch is cut into, to save memory", at_least=1)
     algorithm: Literal["sgd", "adamw"] = key(
         "sgd", "of the optimizer: `sgd` or `adamw`", of_optimizer=True
@@ -292,7 +293,7 @@ class Config:
     options: Mapping[str, Any] = key(
         dict, "of the method: `options.NAME`; a method that has none refuses them"
     )
-    seed: int = key(0, "of everything random")
+    seed: int = key(0, "of everything random", at_least=0)
     input_size: int = key(
         0, "side of the images in pixels; 0 is what suits the data", at_least=0, of_images=True
     )

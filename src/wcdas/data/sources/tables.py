@@ -74,7 +74,11 @@ def read_images(
 
 def read_schema(file: Path) -> pa.Schema:
     with explained(f"{file} cannot be read as Parquet: ", OSError, pa.ArrowException):
-        return pq.read_schema(file)
+        stored = pq.read_metadata(file)
+        schema = stored.schema.to_arrow_schema()
+    if stored.num_rows == 0 and image_column(schema) is None:  # columns that nothing is in
+        raise InputError(f"{file} has no rows; expected one with a label for each image")
+    return schema
 
 
 def read_columns(file: Path, columns: list[str]) -> pa.Table:
