@@ -150,7 +150,7 @@ def test_another_class_mix(odd_run, odd_names, every_kind, tmp_path):
         ({"top": 0}, "top is 0; expected 1 or more"),
         ({"abstain": 1.5}, "abstain is 1.5; expected a probability"),
         ({"abstain": float("nan")}, "abstain is nan; expected a probability"),
-        ({"batch_size": 0}, "batch-size is 0; expected 1 or more"),
+        ({"batch_size": 0}, "batch-size is 0; expected 1 to 1048576"),
         ({"prior": "nowhere.csv"}, "prior 'nowhere.csv' is neither"),
     ],
 )
@@ -169,7 +169,8 @@ def test_a_model_of_features_takes_no_pictures(features, every_kind, tmp_path, r
     ("arguments", "said"),
     [
         ("RUN", "missing argument 'IMAGE"),
-        ("nowhere x.jpg", "x.jpg does not exist"),
+        ("nowhere x.jpg", "nowhere holds no trained model"),
+        ("RUN x.jpg", "x.jpg does not exist"),
         ("nowhere KINDS", "nowhere holds no trained model"),
         ("RUN KINDS --format cvs", "unknown format 'cvs'; did you mean 'csv'?"),
         ("RUN KINDS --out photo.jpg", "expected a name in .csv, .jsonl or .txt"),

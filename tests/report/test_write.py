@@ -161,10 +161,12 @@ def test_what_is_true_of_the_temperature(holdout, counts, told, tmp_path, capsys
 def test_a_temperature_that_came_to_1_is_told(odd_run, tmp_path):
     copy = shutil.copytree(odd_run.path, tmp_path / "copy")
     metrics = json.loads((copy / "metrics.json").read_text())
-    assert metrics["held_out"] == 1
-    (copy / "metrics.json").write_text(json.dumps(metrics | {"temperature": 1.0}))
-    told = "the temperature, fitted on 1 training image held out of the classes with 20 or more, ca"
-    assert told in text_of(write_report(copy))
+    told = "the temperature, fitted on 12 training images held out of the classes with 20 or more, "
+    few = "no temperature was fitted, since only 1 training image was held out, and it takes 10."
+    for held_out, said in ((12, told), (1, few)):
+        changed = metrics | {"temperature": 1.0, "held_out": held_out}
+        (copy / "metrics.json").write_text(json.dumps(changed))
+        assert said in text_of(write_report(copy, overwrite=True))
 
 
 def test_data_in_memory_has_no_command(tmp_path):
