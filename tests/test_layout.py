@@ -15,6 +15,7 @@ SHARED = [
     "checks",
     "groups",
     "targets",
+    "shapes",
     "files",
     "rng",
     "processes",

@@ -19,6 +19,7 @@ from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
 from wcdas.errors import InputError
 from wcdas.evaluation import result_table
+from wcdas.files import locked
 from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method
 from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
@@ -367,7 +368,9 @@ def _train(
             folder.claim()
         announce(console, config, dataset, folder, here.device, weights, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
-        with nothing_left_behind(folder, created):
+        remedy = "wait until it has ended, or choose another folder with --out"
+        alone = locked(folder.path, remedy) if here.is_main else nullcontext()
+        with alone, nothing_left_behind(folder, created):
             if features is None and isinstance(trained_on, FrozenDataset):
                 compute_features(trained_on, here, workers, console)
             if created:

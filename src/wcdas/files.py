@@ -1,7 +1,95 @@
-"""Files that must not be lost: after a crash they are there whole, as they were or as they are."""
+"""The one door for files: what is read is a regular file of a sensible size, what is written is
+whole after a crash, and two processes do not write to one folder."""
 
+import fcntl
+import json
 import os
+import stat
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from wcdas.errors import InputError
+from wcdas.shapes import check_shape
+
+LOCK = ".lock"
+LARGEST = 256 * 2**20  # bytes of a file that is text
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class MissingFile(InputError):  # noqa: N818
+    """There is no such file."""
+
+
+class DamagedFile(InputError):  # noqa: N818
+    """A file holds something else than was written there."""
+
+
+def check_regular(path: Path, at_most: int | None = None) -> None:
+    """Refuse what is no regular file, or a larger one than expected, without opening it."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingFile(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    if kind := KINDS.get(stat.S_IFMT(status.st_mode)):
+        raise InputError(f"{path} is {kind}; expected a file")
+    if at_most is not None and status.st_size > at_most:
+        raise InputError(
+            f"{path} has {status.st_size / 2**20:,.0f} MB; expected at most {at_most / 2**20:,.0f}"
+        )
+
+
+def read_bytes(path: Path, at_most: int | None = None) -> bytes:
+    """Return what is in a regular file."""
+    check_regular(path, at_most)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise MissingFile(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_text(path: Path) -> str:
+    """Return the text in a file, which is UTF-8."""
+    try:
+        return read_bytes(path, LARGEST).decode()
+    except UnicodeDecodeError:
+        raise DamagedFile(f"{path} is no text in UTF-8") from None
+
+
+def read_json(path: Path, hint: Any, remedy: str = "") -> Any:
+    """Return what a JSON file holds, which is of a type; else the error ends with a remedy."""
+    return _parsed(path, hint, json.loads, remedy)
+
+
+def read_toml(path: Path, hint: Any, remedy: str = "") -> Any:
+    """Return what a TOML file holds, which is of a type; else the error ends with a remedy."""
+    return _parsed(path, hint, tomllib.loads, remedy)
+
+
+def _parsed(path: Path, hint: Any, parse: Any, remedy: str) -> Any:
+    try:
+        value = parse(read_text(path))
+        check_shape(value, hint, path.name)
+    except MissingFile:
+        raise
+    except (ValueError, RecursionError) as error:
+        end = f"; {remedy}" if remedy else ""
+        reason = " ".join(str(error).split())
+        raise DamagedFile(f"{path} is damaged: {reason}{end}") from None
+    return value
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
@@ -20,3 +108,24 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextmanager
+def locked(folder: Path, remedy: str) -> Iterator[int]:
+    """Keep other processes out of a folder that is there, and tell them who is in it.
+
+    The system takes the lock back when the process is dead, and all that have its descriptor.
+    """
+    with (folder / LOCK).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read(200).strip() or "another process"
+            raise InputError(f"{folder} is in use by {holder}; {remedy}") from None
+        except OSError:
+            pass  # a disk that knows no locks
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+        file.flush()
+        yield file.fileno()

@@ -1,6 +1,8 @@
 import io
+import os
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,3 +178,12 @@ def test_header_tells_grey_from_colour():
     assert check_image(encoded(Image.new("L", (3, 2)))) == (3, 2, True)
     assert check_image(encoded(Image.new("RGB", (3, 2)))) == (3, 2, False)
     assert check_image(encoded(Image.new("RGB", (90, 70)), "JPEG")) == (90, 70, False)
+
+
+def test_only_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.png")
+    for source, told in ((tmp_path / "pipe.png", "is a pipe"), (Path("/dev/zero"), "is a device")):
+        with pytest.raises(InputError, match=told):
+            check_image(source)
+        with pytest.raises(InputError, match=told):
+            open_image(source, 3)

@@ -147,3 +147,59 @@ def test_a_file_of_the_first_format(tmp_path):
     torch.testing.assert_close(model(x), z)
     save_model(path, model, read)
     torch.testing.assert_close(load_model(path)[0](x), z)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"temperature": 0}, "temperature 0"),
+        ({"temperature": math.nan}, "expected a number"),
+        ({"temperature": "1"}, "expected a number"),
+        ({"input_size": 10_000_000}, "input size 10000000"),
+        ({"input_size": -1}, "input size -1"),
+        ({"class_names": [1, 2, 3]}, "expected a text"),
+        ({"class_names": ["a", "a", "c"]}, "the same class name twice"),
+        ({"class_counts": [5, 3]}, "2 class counts"),
+        ({"class_counts": [5, 3, -1]}, "a class count below 0"),
+        ({"std": [0]}, "a standard deviation of 0"),
+        ({"mean": [0.1] * 4}, "4 means"),
+        ({"channels": 2}, "2 channels"),
+        ({"channels": True}, "expected a whole number"),
+        ({"prior": "none of these"}, "prior"),
+        ({"head_options": []}, "expected a table"),
+        ({"head_options": {"scale": "large"}}, None),
+        ({"head_options": {"surprise": 1}}, None),
+        ({"neck": "unknown"}, None),
+        ({"neck_features": 10**12, "neck": "linear"}, "neck"),
+        ({"method": "unknown", "built_by_method": True}, None),
+        ({"options": {"experts": 10**9}, "method": "ride", "built_by_method": True}, None),
+        ({"backbone": "../../etc"}, None),
+    ],
+)
+def test_metadata_of_a_stranger(file, changes, told):
+    facts = asdict(info()) | changes
+    with pytest.raises(InputError, match=told) as refused:
+        load_model(rewritten(file, {"wcdas": json.dumps(facts)}))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", "[" * 100_000, '{"format": 3}'])
+def test_metadata_that_is_no_table(file, text):
+    with pytest.raises(InputError, match="damaged"):
+        load_model(rewritten(file, {"wcdas": text}))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_weights_that_are_no_numbers(file, bad):
+    tensors = load_file(file)
+    tensors["head.weight"][0, 0] = bad
+    save_file(tensors, file, {"wcdas": json.dumps(asdict(info()))})
+    with pytest.raises(InputError, match=r"head\.weight holds NaN or infinite numbers"):
+        load_model(file)
+
+
+@pytest.mark.parametrize("names", ["[]", '{"a": 3}', "{"])
+def test_odd_names_of_tensors(file, names):
+    facts = {"wcdas": json.dumps(asdict(info())), "names": names}
+    with pytest.raises(InputError, match="damaged"):
+        load_model(rewritten(file, facts))

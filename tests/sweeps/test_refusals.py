@@ -53,7 +53,7 @@ def test_a_folder_that_is_no_sweep(command, tmp_path):
     assert "used holds no sweep; expected a sweep.toml in it" in err
     (tmp_path / "used" / "sweep.toml").write_text("seeds = 3")
     _, _, err = command("sweep", "--resume", "--out", tmp_path / "used")
-    assert "sweep.toml is damaged: 'info'" in err
+    assert "sweep.toml is damaged: sweep.toml has no" in err
 
 
 def test_several_processes(refused, monkeypatch):

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from wcdas.errors import InputError, first_line
+from wcdas.files import check_regular
 
 # What may follow a backbone in a file, and is left out: the neck of a run, and classifiers.
 CLASSIFIERS = ("neck", "fc", "linear", "classifier", "head")
@@ -37,11 +38,12 @@ def weights_file(path: Path) -> Weights:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of a `.safetensors` file, or of a `.pth` file that holds tensors only."""
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(
             f"weights file {str(path)!r} {what}; give the path of a .safetensors or .pth file"
         )
+    check_regular(path)
     if path.suffix not in (".safetensors", ".pth", ".pt", ".bin"):
         raise InputError(f"weights file {str(path)!r} is not a .safetensors or .pth file")
     try:

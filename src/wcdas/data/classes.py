@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from wcdas.errors import InputError, explained
+from wcdas.files import read_text
 
-UNREADABLE = (OSError, UnicodeDecodeError)
+UNREADABLE = InputError
 
 
 def natural(name: str) -> tuple[list[str | int], str]:
@@ -22,8 +23,8 @@ def natural(name: str) -> tuple[list[str | int], str]:
 def read_class_names(path: str | Path) -> list[str]:
     """Return the names in a text file, one a line in the order of the labels."""
     expected = "); expected a text file, a name a line"
-    with explained(f"class names cannot be read from {path} (", *UNREADABLE, after=expected):
-        text = Path(path).read_text(encoding="utf-8")
+    with explained(f"class names cannot be read from {path} (", UNREADABLE, after=expected):
+        text = read_text(Path(path))
     names = [line.strip() for line in text.rstrip().splitlines()]
     if not names or "" in names:
         raise InputError(

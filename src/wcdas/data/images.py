@@ -22,6 +22,7 @@ from torchvision.transforms.v2 import functional as tv
 from wcdas import rng
 from wcdas.data.operations import RATIO, TRIES, crop_boxes
 from wcdas.errors import InputError
+from wcdas.files import MissingFile, check_regular
 
 MAX_PIXELS = 100_000_000
 CENTRE_CROP_FROM = 112  # from this side length on, evaluation cuts the centre out
@@ -106,6 +107,8 @@ def as_mode(image: Image.Image, channels: int) -> Image.Image:
 def _opened(source: Path | Encoded, name: str | None) -> Iterator[Image.Image]:
     called = name or (str(source) if isinstance(source, Path) else "an image")
     try:
+        if isinstance(source, Path):
+            check_regular(source)
         file = source if isinstance(source, Path) else io.BytesIO(source)
         image = Image.open(file, formats=formats())
         if image.width * image.height > MAX_PIXELS:
@@ -115,6 +118,8 @@ def _opened(source: Path | Encoded, name: str | None) -> Iterator[Image.Image]:
                 f"{MAX_PIXELS:,} pixels. Make it smaller"
             )
         yield image
+    except MissingFile:
+        raise InputError(f"{called} cannot be read: {REASONS[FileNotFoundError]}") from None
     except InputError:
         raise
     # Damaged data makes PIL's readers fail in any way.

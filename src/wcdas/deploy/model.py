@@ -29,8 +29,8 @@ from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.processes import choose_device
-from wcdas.run.folder import RunFolder, finished_runs
-from wcdas.run.model_file import ModelInfo, load_model
+from wcdas.run.folder import RunFolder, again, finished_runs
+from wcdas.run.model_file import ModelInfo, is_whole, load_model
 from wcdas.run.prediction import predict_split
 from wcdas.run.settings import full_path, same_data, short_name
 
@@ -161,6 +161,8 @@ def load(run: Source, device: str = "auto") -> Model:
     """
     path = Path(run)
     file = path / "model.safetensors" if path.is_dir() else path
+    if RunFolder(path).exists and file.is_file() and not is_whole(file):
+        raise InputError(f"{file} is damaged; it is made again by: {again(path)}")
     if not file.is_file():
         if RunFolder(path).exists:
             raise RunFolder(path).unfinished()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from wcdas.errors import InputError
+from wcdas.files import DamagedFile, read_text
 
 
 def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> Tensor:
@@ -26,16 +27,15 @@ def read_prior(given: str, class_names: Sequence[str], class_counts: Tensor) -> 
     if given == "train":
         return as_prior(class_counts, num_classes, "the training prior")
     path = Path(given)
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         raise InputError(
             f"prior {given!r} is neither 'uniform' nor 'train' nor a file; "
             "expected one of them, the file with lines `class,number`"
         )
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error):
+        reader = csv.reader(read_text(path).removeprefix("\ufeff").splitlines())
+        lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except (DamagedFile, csv.Error):
         raise InputError(
             f"prior file {given!r} is not text; expected lines `class,number`"
         ) from None

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,55 @@ from wcdas.groups import groups
 from wcdas.heads import Head
 from wcdas.heads.angular import ConcentrationHead
 from wcdas.heads.experts import ExpertsHead
+
+
+class Angles(TypedDict):
+    own: dict[str, list[int]]
+    other: dict[str, list[int]]
+    mean_own: dict[str, float | None]
+    mean_other: dict[str, float | None]
+
+
+class Example(TypedDict):
+    name: str
+    confidence: float
+    picture: str | None
+
+
+class Confusion(TypedDict):
+    true: int
+    predicted: int
+    images: int
+    of: int
+    cost: float
+    examples: list[Example]
+    rightly: Example | None
+
+
+class Bin(TypedDict):
+    lower: float
+    upper: float
+    images: int
+    confidence: float | None
+    accuracy: float | None
+
+
+class Map(TypedDict):
+    rows: list[list[int]]  # x, y, true class, predicted class
+    of: int
+
+
+class Measured(TypedDict):
+    """report.json."""
+
+    format: int
+    rho: list[float] | None
+    angles: Angles | None
+    reliability: list[Bin]
+    confidence: float | None
+    confusions: list[Confusion]
+    map: Map | None
+
 
 FORMAT = 1
 ANGLE_BINS, ROWS = 36, 1024  # bins of five degrees; features at a time

@@ -13,10 +13,9 @@ import torch
 
 from wcdas.data.description import LongTailSummary, summary
 from wcdas.data.sources.hugging_face import IN_MEMORY
-from wcdas.errors import InputError
-from wcdas.files import write_synced
+from wcdas.files import DamagedFile, MissingFile, read_json, write_synced
 from wcdas.groups import group_means, group_names
-from wcdas.report.measure import FORMAT
+from wcdas.report.measure import FORMAT, Measured
 from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder
 from wcdas.run.spec import NeckConfig, as_table
@@ -152,18 +151,26 @@ def read_record(folder: Path) -> Record | None:
     files = RunFolder(folder)
     run = files.read_run()
     metrics = files.read_metrics()
-    file = folder / "report.json"
     try:
-        measured = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
+        measured = read_json(folder / "report.json", Measured)
+    except (DamagedFile, MissingFile):
         return None
-    except ValueError:
-        raise InputError(
-            f"{file} is damaged; delete it and call wcdas report {folder} again"
-        ) from None
-    if measured.get("format") != FORMAT:
+    if measured["format"] != FORMAT or not _fits(measured, metrics):
         return None
     return Record(folder, run, files.read_log(), metrics, measured)
+
+
+def _fits(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
+    """Whether what was measured is of the classes of a run."""
+    classes = range(len(metrics["per_class"]))
+    rho, rows = measured["rho"], (measured["map"] or {"rows": []})["rows"]
+    pairs = [(pair["true"], pair["predicted"]) for pair in measured["confusions"]]
+    pairs += [(row[2], row[3]) for row in rows if len(row) == 4]
+    return (
+        (rho is None or len(rho) == len(classes))
+        and all(len(row) == 4 for row in rows)
+        and all(true in classes and predicted in classes for true, predicted in pairs)
+    )
 
 
 def write_measured(folder: Path, measured: dict[str, Any]) -> None:

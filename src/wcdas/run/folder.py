@@ -6,7 +6,6 @@ import os
 import platform
 import shlex
 import shutil
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +16,20 @@ import torch
 
 import wcdas
 from wcdas.data.dataset import Dataset
-from wcdas.errors import InputError, InterruptedRunError, WorkError
-from wcdas.files import write_synced
+from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
+from wcdas.files import (
+    LOCK,
+    DamagedFile,
+    MissingFile,
+    read_json,
+    read_text,
+    read_toml,
+    write_synced,
+)
+from wcdas.run.contents import LogLine, Metrics, RunTable
+from wcdas.run.model_file import is_whole
 from wcdas.run.spec import Config, as_table
+from wcdas.shapes import check_shape
 
 
 class RunFolder:
@@ -40,7 +50,12 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        return self._metrics.exists() and self.model.exists()
+        """Whether it has a result; one that is damaged is made again by going on."""
+        try:
+            self.read_metrics()
+        except InputError:
+            return False
+        return is_whole(self.model)
 
     def claim(self) -> None:
         """Make the folder; while it is empty another run may take it."""
@@ -65,14 +80,15 @@ class RunFolder:
 
     def read_run(self) -> dict[str, Any]:
         try:
-            return tomllib.loads(self._run.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            table: dict[str, Any] = read_toml(self._run, RunTable)
+        except MissingFile:
             raise InputError(
                 f"{self.path} holds no run; expected a run.toml in it; if it was stopped before "
                 "training began, start it again"
             ) from None
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{self._run} is damaged: {error}") from None
+        with explained(f"{self._run} is damaged: "):
+            check_shape(table, Config, self._run.name)
+        return table
 
     def log(self, line: dict[str, Any]) -> None:
         with self._log.open("a", encoding="utf-8") as file:
@@ -85,9 +101,21 @@ class RunFolder:
         return self._log.read_bytes().count(b"\n") if self._log.exists() else 0
 
     def read_log(self) -> list[dict[str, Any]]:
-        if not self._log.exists():
-            return []
-        return [json.loads(line) for line in self._log.read_text(encoding="utf-8").splitlines()]
+        lines = read_text(self._log).splitlines() if self._log.exists() else []
+        return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
+
+    def _epoch(self, number: int, line: str) -> dict[str, Any]:
+        where = f"line {number}"
+        try:
+            facts: dict[str, Any] = json.loads(line)
+            check_shape(facts, LogLine, where)
+        except (ValueError, RecursionError) as error:
+            reason = str(error).removeprefix(f"{where} ")
+            raise DamagedFile(
+                f"{self._log}, {where}, is damaged: {reason}; delete the line, and its epoch is "
+                "left out"
+            ) from None
+        return facts
 
     def keep_log(self, lines: int) -> None:
         """Drop what was logged after the checkpoint that a resumed run goes on from."""
@@ -99,10 +127,15 @@ class RunFolder:
         write_synced(self._metrics, (json.dumps(metrics, indent=1) + "\n").encode())
 
     def read_metrics(self) -> dict[str, Any]:
+        remedy = f"it is made again by: {again(self.path)}"
         try:
-            metrics: dict[str, Any] = json.loads(self._metrics.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            metrics: dict[str, Any] = read_json(self._metrics, Metrics, remedy)
+        except MissingFile:
             raise self.unfinished() from None
+        classes = range(len(metrics["per_class"]))
+        for row in metrics["confusion"]:
+            if len(row) != 3 or row[0] not in classes or row[1] not in classes:
+                raise DamagedFile(f"{self._metrics} is damaged: confusion has {row}; {remedy}")
         return metrics
 
     def write_failure(self, reason: str) -> None:
@@ -112,7 +145,7 @@ class RunFolder:
     def unfinished(self) -> InputError:
         """Return the error for a run that has no result."""
         if self.failure.exists():
-            return InputError(f"{self.path} failed: {self.failure.read_text('utf-8').strip()}")
+            return InputError(f"{self.path} failed: {read_text(self.failure).strip()}")
         return InputError(f"{self.path} is not finished; go on with: {again(self.path)}")
 
 
@@ -139,7 +172,7 @@ def next_folder(name: str) -> Path:
 def check_free(path: Path) -> None:
     """Refuse an output folder that is in use, or cannot be written."""
     try:
-        used = path.is_dir() and any(path.iterdir())
+        used = path.is_dir() and any(file.name != LOCK for file in path.iterdir())
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
     if used:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wcdas.errors import InputError, explained, unknown
+from wcdas.files import read_text
 from wcdas.methods import METHODS
 from wcdas.run.spec import Config, Table, tables
 
@@ -26,16 +27,14 @@ def list_recipes() -> list[str]:
 def read_recipe(name: str | Path) -> Table:
     """Read a shipped recipe by name, or one's own by file."""
     path = Path(name)
-    if path.is_file():
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"recipe {name} cannot be read as TOML: {error}") from None
+    if path.exists() and not path.is_dir():
+        with explained(f"recipe {name} cannot be read as TOML: "):
+            text = read_text(path)
     elif str(name) in list_recipes():
         text = _shipped(str(name))
     else:
         raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
-    with explained(f"recipe {name} is not valid TOML: ", tomllib.TOMLDecodeError):
+    with explained(f"recipe {name} is not valid TOML: ", ValueError, RecursionError):
         table = tomllib.loads(text)
     return _checked(table)
 

@@ -1,26 +1,51 @@
 """The folder of a sweep: what was asked, a run's folder for each run, the table."""
 
 import dataclasses
-import fcntl
 import json
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import tomli_w
 
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, WorkError
-from wcdas.files import write_synced
+from wcdas.files import (
+    DamagedFile,
+    MissingFile,
+    locked,
+    read_json,
+    read_text,
+    read_toml,
+    write_synced,
+)
+from wcdas.run.contents import Data
 from wcdas.run.diagnosis import warnings_in
 from wcdas.run.folder import RunFolder, versions
 from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise
+
+
+class _Info(TypedDict):
+    fingerprint: str
+    class_counts: list[int]
+    versions: dict[str, str]
+
+
+class _Stored(TypedDict):
+    """sweep.toml."""
+
+    methods: list[str]
+    seeds: int
+    data: Data
+    recipe: NotRequired[dict[str, Any]]
+    settings: dict[str, Any]
+    skip_bad: bool
+    info: _Info
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +60,8 @@ class Sweep:
     @cached_property
     def results(self) -> dict[str, Any]:
         """Mean and standard deviation for every method, and the metrics of every run."""
-        results: dict[str, Any] = json.loads((self.path / "results.json").read_text("utf-8"))
+        remedy = f"it is made again by: {again(self.path)}"
+        results: dict[str, Any] = read_json(self.path / "results.json", dict[str, Any], remedy)
         return results
 
     @property
@@ -46,7 +72,7 @@ class Sweep:
 
     def table(self) -> str:
         """Accuracy of the last epoch by group, a row for each method, as text."""
-        return (self.path / "table.txt").read_text("utf-8").rstrip("\n")
+        return read_text(self.path / "table.txt").rstrip("\n")
 
     def raise_failures(self) -> None:
         """An error where a run failed."""
@@ -95,14 +121,14 @@ class SweepFolder:
     def read(self) -> tuple[Plan, dict[str, Any]]:
         """Return what was asked, and what was found then."""
         try:
-            stored = tomllib.loads(self._plan.read_text(encoding="utf-8"))
+            stored = read_toml(self._plan, _Stored)
             info = stored.pop("info")
             methods = tuple(stored.pop("methods"))
             return Plan(methods=methods, **({"recipe": {}} | stored)), {"info": info}
-        except (FileNotFoundError, NotADirectoryError):
+        except MissingFile:
             raise InputError(f"{self.path} holds no sweep; expected a sweep.toml in it") from None
-        except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-            raise InputError(f"{self._plan} is damaged: {error}") from None
+        except TypeError as error:
+            raise DamagedFile(f"{self._plan} is damaged: {error}") from None
 
     def write(self, plan: Plan, dataset: Dataset) -> None:
         info = {
@@ -131,23 +157,13 @@ class SweepFolder:
         """Make the folder and keep other sweeps out; the descriptor holds the claim while open."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("w")
         except OSError as error:
             raise InputError(
                 f"the output folder {self.path} cannot be written ({error.strerror}); "
                 "choose another with --out"
             ) from None
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(
-                    f"runs of the sweep in {self.path} are still at work; wait for them, "
-                    "or choose another with --out"
-                ) from None
-            except OSError:
-                pass  # a disk that knows no locks
-            yield file.fileno()
+        with locked(self.path, "wait until its runs have ended, or choose another") as claim:
+            yield claim
 
     def _write(self, name: str, text: str) -> None:
         """Write a file, but not again where it would not change."""

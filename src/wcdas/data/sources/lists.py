@@ -10,17 +10,17 @@ below the root or beside the lists. Every file is looked for, but not decoded, b
 the images of these sets are known to be good.
 """
 
-import json
 import os
 import re
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wcdas.data.classes import UNREADABLE, encode_labels
 from wcdas.data.dataset import Dataset, FileImages
 from wcdas.data.sources.assembly import TEST_WORDS, Options, assemble, dataset_of_images
 from wcdas.errors import InputError, explained
+from wcdas.files import read_json, read_text
 
 
 class Line(NamedTuple):
@@ -67,8 +67,8 @@ def open_list(file: Path, options: Options) -> Dataset:
 
 def parse_list(file: Path) -> list[Line]:
     expected = "); expected lines “path label”"
-    with explained(f"{file} cannot be read as a list file (", *UNREADABLE, after=expected):
-        text = file.read_text(encoding="utf-8")
+    with explained(f"{file} cannot be read as a list file (", UNREADABLE, after=expected):
+        text = read_text(file)
     lines = []
     for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
         if not line or line.startswith("#"):
@@ -187,14 +187,14 @@ def _lines(file: Path) -> tuple[list[Line], list[str] | None]:
     if file.suffix != ".json":
         return parse_list(file), None
     try:
-        content = json.loads(file.read_bytes())
+        content = read_json(file, dict[str, Any])
         label = {item["image_id"]: int(item["category_id"]) for item in content["annotations"]}
         lines = [
             Line(f"{file}, image {image['id']}", image["file_name"], str(label[image["id"]]))
             for image in content["images"]
         ]
         categories = {int(item["id"]): str(item["name"]) for item in content.get("categories", [])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{file} is not in iNaturalist's layout ({type(error).__name__}: {error}); expected "
             "images with id and file_name, annotations with image_id and category_id"

@@ -1,0 +1,86 @@
+"""What the files in a run's folder hold."""
+
+from typing import Any, NotRequired, TypedDict
+
+Share = float | None  # None where there is nothing to measure
+
+ClassRow = TypedDict(
+    "ClassRow",
+    {
+        "class": Any,
+        "train_images": int,
+        "test_images": int,
+        "accuracy": Share,
+        "precision": Share,
+        "f1": Share,
+        "most_confused_with": Any,
+    },
+)
+
+
+class Metrics(TypedDict):
+    """metrics.json: the last epoch."""
+
+    method: str
+    dataset: str
+    temperature: float
+    held_out: NotRequired[int]  # since format 2
+    test_images: int
+    headline: str
+    test_is_balanced: bool
+    top1: Share
+    top5: Share
+    balanced_accuracy: Share
+    many: Share
+    medium: Share
+    few: Share
+    group_classes: dict[str, int]
+    macro_f1: Share
+    ece: Share
+    nll: Share
+    never_predicted: int
+    per_class: list[ClassRow]
+    confusion: list[list[int]]
+
+
+class LogLine(TypedDict):
+    """A line of log.jsonl: an epoch."""
+
+    stage: str
+    epoch: int
+    lr: float
+    loss: float
+    train_accuracy: Share
+    angle: dict[str, float]
+    seconds: float
+    rho: NotRequired[dict[str, float]]
+    rho_at_bounds: NotRequired[dict[str, float]]
+    rho_by_class: NotRequired[list[float]]
+    scale: NotRequired[float]
+    class_probabilities: NotRequired[list[float]]
+    test: NotRequired[dict[str, Share]]
+    warnings: NotRequired[dict[str, str]]
+
+
+class Info(TypedDict):
+    """What a run found, beside its settings."""
+
+    fingerprint: str
+    prior: str
+    class_counts: list[int]
+    data: dict[str, Any]
+    weights: NotRequired[str]
+    threads: NotRequired[int]
+    given: list[dict[str, Any]]
+    versions: dict[str, str]
+
+
+class Data(TypedDict):
+    source: str
+
+
+class RunTable(TypedDict):
+    """run.toml, beside the settings that the schema has."""
+
+    data: Data
+    info: Info

@@ -1,0 +1,124 @@
+"""What is damaged in a run's folder is told in one line, and made again where it can be."""
+
+import os
+import shutil
+
+import pytest
+
+import wcdas
+from wcdas.errors import InputError
+from wcdas.files import locked
+from wcdas.run.folder import RunFolder
+
+QUICK = {"epochs": 2, "backbone.name": "resnet8"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> wcdas.Run:
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    return wcdas.train("digits-lt", settings=QUICK, out=out, device="cpu", report=False)
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    return RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+
+
+METRICS = ["{", "[]", "{}", "null", '{"method": 3}', "[" * 100_000, ""]
+
+
+def damage(run, name, contents):
+    file = run.path / name
+    if contents is None:
+        file.unlink()
+    elif isinstance(contents, float):
+        file.write_bytes(file.read_bytes()[: int(contents * file.stat().st_size)])
+    else:
+        file.write_text(contents)
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [*(("metrics.json", text) for text in METRICS), *(("model.safetensors", s) for s in (0.5, ""))],
+)
+def test_a_result_is_made_again(run, finished, name, contents):
+    damage(run, name, contents)
+    assert not run.is_finished
+    wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+    assert (run.path / name).read_bytes() == (finished.path / name).read_bytes()
+
+
+def test_a_damaged_model_says_how_it_is_made_again(run):
+    damage(run, "model.safetensors", 0.5)
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged; it is made again by: "):
+        wcdas.load(run.path)
+
+
+@pytest.mark.parametrize("contents", METRICS)
+def test_damaged_metrics_say_how_they_are_made_again(run, contents):
+    damage(run, "metrics.json", contents)
+    with pytest.raises(InputError, match=r"metrics\.json is damaged: .*; it is made again by: wcd"):
+        wcdas.write_report(run.path)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", "{}", "null", '{"stage": "representation"}', '{"epoch": "one"}']
+)
+def test_a_damaged_line_of_the_log_is_named(run, line):
+    log = run.path / "log.jsonl"
+    first, *_ = log.read_text().splitlines()
+    log.write_text(f"{first}\n{line}\n")
+    with pytest.raises(InputError, match=r"log\.jsonl, line 2, is damaged: .*; delete the line"):
+        wcdas.write_report(run.path)
+    log.write_text(f"{first}\n")
+    assert wcdas.write_report(run.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('source = "digits-lt"', "source = 3"),
+        ("[data]", "[date]"),
+        ("epochs = 2", 'epochs = "two"'),
+        ("[info]", "[inform]"),
+        ("fingerprint", "finger"),
+        ("seed = 0", "seed = 0.5"),
+        ('name = "resnet8"', "name = []"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        wcdas.write_report,
+        lambda path: wcdas.export(path, "card", path / "card.md"),
+        lambda path: wcdas.train(out=path, resume=True, device="cpu"),
+    ],
+)
+def test_settings_of_another_kind_are_refused(run, command, old, new):
+    table = run.path / "run.toml"
+    assert old in table.read_text()
+    table.write_text(table.read_text().replace(old, new))
+    with pytest.raises(InputError, match=r"run\.toml is damaged: ") as refused:
+        command(run.path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["run.toml", "metrics.json", "log.jsonl", "model.safetensors"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(run, name):
+    (run.path / name).unlink()
+    os.mkfifo(run.path / name)
+    model = name == "model.safetensors"
+    with pytest.raises(InputError, match=r"is a pipe|is not finished"):
+        wcdas.load(run.path) if model else wcdas.write_report(run.path)
+
+
+def test_a_run_at_work_is_left_alone(run):
+    (run.path / "metrics.json").unlink()
+    with (
+        locked(run.path, ""),
+        pytest.raises(InputError, match=r"is in use by process .* another folder with --out"),
+    ):
+        wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+    assert not (run.path / "metrics.json").exists()
+    wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+    assert run.is_finished
