@@ -1,6 +1,7 @@
 """The command line: options, arguments and help; each command is one call."""
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -397,6 +398,7 @@ def serve(
         device=device,
         announce=lambda address: print(f"{address} (stop with Ctrl-C)", flush=True),
     )
+    os._exit(0)  # a thread that still looks at an image is not waited for
 
 
 @app.command(cls=Command, short_help="Write the page of a run, or compare runs on one page.")

@@ -1,9 +1,11 @@
 """A page and a JSON endpoint on this machine alone: an image in, an answer out."""
 
+import asyncio
 import errno
 import os
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import wcdas
 from wcdas.checks import need
 from wcdas.deploy.answers import Answerer
+from wcdas.deploy.limits import RETRY, Limits
 from wcdas.deploy.model import Source, load
 from wcdas.errors import InputError
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 MEGABYTE = 1_000_000
-READ_ON = 10  # times the limit: a sender that is read to its end sees why it was refused
 PAGE = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -61,31 +63,32 @@ def serve(
         announce: is given the address once the page can be opened.
     """
     need("serve", "starlette", "uvicorn")
-    import uvicorn
+    from wcdas.deploy.connections import Server
 
     if not 0 < limit < float("inf"):
         raise InputError(f"limit is {limit:g}; expected a number of MB above 0")
     with _listening(port) as listening:
         answerer = Answerer(load(run, device), top, prior, abstain)
         app = create_app(answerer, int(limit * MEGABYTE))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False))
+        server = Server(app, Limits())
         announce(f"http://{HOST}:{listening.getsockname()[1]}")
         with suppress(KeyboardInterrupt):  # how a server is stopped
             server.run(sockets=[listening])
 
 
-def create_app(answerer: Answerer, limit: int) -> "Starlette":
-    """The application, for any ASGI server; `limit` is the largest file, in bytes."""
-    from anyio import CapacityLimiter
-    from anyio.to_thread import run_sync
+def create_app(answerer: Answerer, limit: int, limits: Limits | None = None) -> "Starlette":
+    """The application, for any ASGI server on asyncio; `limit` is the largest file, in bytes."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Host, Mount, Route, Router
 
+    limits = limits or Limits()
     # An image of 100 million pixels takes a few hundred MB while it is decoded.
-    at_a_time = CapacityLimiter(os.cpu_count() or 1)
+    cores = os.cpu_count() or 1
+    threads = ThreadPoolExecutor(cores)
+    room = asyncio.Semaphore(cores + limits.queue)
 
     def answer(image: bytes) -> dict[str, Any]:
         (found,) = answerer.answer(answerer.decode(image)[None])
@@ -93,31 +96,54 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
         del table["file"]  # it has no name here
         return table
 
+    def too_large() -> HTTPException:
+        allowed = f"{limit / MEGABYTE:g} MB"
+        return HTTPException(413, f"the file is larger than {allowed}; make it smaller")
+
+    async def body(request: Request) -> bytes:
+        image = bytearray()
+        async for part in request.stream():
+            image += part
+            if len(image) > limit:
+                raise too_large()
+        return bytes(image)
+
     async def predict(request: Request) -> Response:
         if request.headers.get("content-type", "").startswith("multipart/"):
             raise HTTPException(415, "send the image itself as the body, not a form")
-        image, size = bytearray(), 0
-        async for part in request.stream():
-            size += len(part)
-            if size <= limit:
-                image += part
-            elif size > READ_ON * limit:
-                break
-        if size > limit:
-            allowed = f"{limit / MEGABYTE:g} MB"
-            raise HTTPException(413, f"the file is larger than {allowed}; make it smaller")
-        if size == 0:
-            raise HTTPException(400, "the body is empty; expected an image")
+        if int(request.headers.get("content-length", 0)) > limit:
+            raise too_large()
         try:
-            table = await run_sync(answer, bytes(image), limiter=at_a_time)
+            async with asyncio.timeout(limits.body):
+                image = await body(request)
+        except TimeoutError:
+            raise HTTPException(408, f"the file took longer than {limits.body:g} s") from None
+        if not image:
+            raise HTTPException(400, "the body is empty; expected an image")
+        if room.locked():
+            raise HTTPException(503, "too many images wait; try again later", RETRY)
+        try:
+            async with room, asyncio.timeout(limits.answer):
+                work = asyncio.get_running_loop().run_in_executor(threads, answer, image)
+                return JSONResponse(await work, headers=HEADERS)
+        except TimeoutError:
+            raise HTTPException(
+                503, f"no answer within {limits.answer:g} s; try again later", RETRY
+            ) from None
         except InputError as error:
             raise HTTPException(415, str(error)) from None
-        return JSONResponse(table, headers=HEADERS)
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         said = {"error": error.detail}
         return JSONResponse(said, error.status_code, headers={**HEADERS, **(error.headers or {})})
+
+    async def failed(request: Request, error: Exception) -> Response:
+        why = "the server failed on this request; it says why where it was started"
+        return JSONResponse({"error": why}, 500, headers=HEADERS)
+
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=400)  # that nobody reads
 
     async def stranger(scope: Any, receive: Any, send: Any) -> None:
         raise HTTPException(400, f"the host name is unknown; expected {' or '.join(HOSTS)}")
@@ -144,7 +170,7 @@ def create_app(answerer: Answerer, limit: int) -> "Starlette":
     return Starlette(
         # Another site that has its name point here does not get an answer.
         routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],
-        exception_handlers={HTTPException: refuse},
+        exception_handlers={HTTPException: refuse, ClientDisconnect: gone, Exception: failed},
     )
 
 
