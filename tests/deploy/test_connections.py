@@ -217,30 +217,29 @@ def test_who_neither_sends_the_rest_nor_leaves_is_left():
         assert closed(client)
 
 
-def test_too_many_connections():
-    """The one whose headers are awaited the longest goes; the newest is served."""
+@pytest.mark.parametrize("begun", [GET[:-2], HEAD + b"Content-Length: 5\r\n\r\nim"])
+def test_too_many_connections(begun):
+    """The one whose request is awaited the longest goes; the newest is served."""
     with served(connections=3) as server:
-        slow = [server.connect(GET[:10]) for _ in range(3)]
+        slow = [server.connect(begun) for _ in range(3)]
+        server.until(lambda connections: len(connections.open) == 3)
         assert reply(server.connect(GET))[0] == 200
         status, headers, table = reply(slow[0])
         assert (status, headers["retry-after"]) == (503, "1")
         assert table == {"error": "too many connections; try again later"}
         assert closed(slow[0])
-        assert len(server.server.connections.open) <= 3
-        slow[1].sendall(GET[10:])
+        slow[1].sendall(b"\r\n" if begun in GET else b"age")
         assert reply(slow[1])[0] == 200
 
 
-def test_too_many_connections_with_requests_under_way():
+def test_who_waits_for_an_answer_keeps_the_connection():
     with served(connections=2) as server:
-        busy = [server.connect(HEAD + b"Content-Length: 5\r\n\r\n") for _ in range(2)]
-        for client in busy:
-            client.sendall(b"im")
-        server.until(lambda connections: len(connections.deadlines) == 2)
-        assert error(server.connect(GET))[0] == 503
-        for client in busy:
-            client.sendall(b"age")
-            assert reply(client)[0] == 200
+        server.answers.may.clear()
+        waiting = [server.post(b"image") for _ in range(2)]
+        server.until(lambda found: len(found.deadlines) == 2 and not found.awaited)
+        assert error(server.connect())[0] == 503
+        server.answers.may.set()
+        assert [reply(client)[0] for client in waiting] == [200, 200]
 
 
 def test_too_many_images(monkeypatch):

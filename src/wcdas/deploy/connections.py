@@ -8,6 +8,7 @@ have arrived is seen from the application being called.
 import asyncio
 import json
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -26,19 +27,20 @@ except ImportError:  # it has moved: all is served, but headers may take any tim
 class Connections:
     """An application whose connections are limited in number and in time.
 
-    Where there are too many, the one whose headers are awaited the longest has to go.
+    Where there are too many, the one whose request is awaited the longest has to go.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
         self.open: dict[Any, asyncio.Transport] = {}
-        self.awaited: dict[Any, asyncio.TimerHandle] = {}  # the longest first
+        # Whose request has not arrived in full, the longest first; the timer is of the headers.
+        self.awaited: dict[Any, asyncio.TimerHandle] = {}
         self.deadlines: set[asyncio.Timeout] = set()
 
     def opened(self, transport: asyncio.Transport) -> None:
         client = transport.get_extra_info("peername")
         self.open[client] = transport
-        self._await_headers(client)
+        self._await_request(client)
         if len(self.open) > self.limits.connections:
             self._close(next(iter(self.awaited)), 503, "too many connections; try again later")
 
@@ -46,7 +48,7 @@ class Connections:
         client = transport.get_extra_info("peername")
         if self.open.get(client) is transport:
             del self.open[client]
-            self._stop_awaiting(client)
+            self._arrived(client)
 
     def end(self) -> None:
         """End every request and connection at once."""
@@ -59,8 +61,9 @@ class Connections:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope["client"]
         transport = self.open.get(client)
-        self._stop_awaiting(client)
-        exchange = Exchange(scope, receive, send, self.limits.linger)
+        if timer := self.awaited.get(client):
+            timer.cancel()
+        exchange = Exchange(scope, receive, send, self.limits.linger, lambda: self._arrived(client))
         deadline = asyncio.timeout(self.limits.request)
         self.deadlines.add(deadline)
         try:
@@ -75,19 +78,19 @@ class Connections:
         finally:
             self.deadlines.remove(deadline)
         if transport is not None and self.open.get(client) is transport:
-            self._await_headers(client)
+            self._await_request(client)
 
-    def _await_headers(self, client: Any) -> None:
+    def _await_request(self, client: Any) -> None:
         self.awaited[client] = asyncio.get_running_loop().call_later(
             self.limits.headers, self._close, client, 408, "the headers took too long"
         )
 
-    def _stop_awaiting(self, client: Any) -> None:
+    def _arrived(self, client: Any) -> None:
         if timer := self.awaited.pop(client, None):
             timer.cancel()
 
     def _close(self, client: Any, status: int, why: str) -> None:
-        self._stop_awaiting(client)
+        self._arrived(client)
         refuse(self.open.pop(client), status, why)
 
 
@@ -98,16 +101,28 @@ class Exchange:
     a while, before it is closed.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, linger: float) -> None:
-        self._receive, self._send, self.linger = receive, send, linger
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        linger: float,
+        arrived: Callable[[], object],
+    ) -> None:
+        self._receive, self._send, self.linger, self.arrived = receive, send, linger, arrived
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
-        self.unread: bool = length != b"0" or b"transfer-encoding" in headers
+        self._is_unread(length != b"0" or b"transfer-encoding" in headers)
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self.unread = message.get("more_body", False)
+        self._is_unread(message.get("more_body", False))
         return message
+
+    def _is_unread(self, unread: bool) -> None:
+        self.unread = unread
+        if not unread:
+            self.arrived()
 
     async def send(self, message: Message) -> None:
         if self.unread and message["type"] == "http.response.start":
