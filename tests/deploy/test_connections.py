@@ -409,4 +409,6 @@ def test_the_command_ends_whatever_the_clients_do(odd_run, every_kind, asked, st
         except subprocess.TimeoutExpired:
             process.kill()
             raise
+        for client in server.clients:
+            client.close()
         assert (process.returncode, errors) == (status, "")
