@@ -2,14 +2,17 @@
 
 The step is named by the epochs logged before it, and its number in the epoch. There the process
 may be killed ("kill"), killed while it writes its next file ("tear"), or wait until it is asked to
-stop ("hold"). As a program: `python child.py hold 1 0 train …`.
+stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), and says
+so. As a program: `python child.py hold 1 0 train …`.
 """
 
+import importlib
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any, NoReturn
 
 import torch
 
@@ -23,8 +26,24 @@ def end(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def let(what: str, epochs: int, step: int) -> None:
-    """Let something happen after a step."""
+def stay(function: str) -> None:
+    """Wait where a function is called, by the name that a module has for it."""
+    module, _, name = function.rpartition(".")
+
+    def never_done(*_: object, **__: object) -> NoReturn:
+        os.write(1, b"stays here\n")
+        while True:
+            time.sleep(0.002)
+
+    setattr(importlib.import_module(module), name, never_done)
+
+
+def let(what: str, *where: Any) -> None:
+    """Let something happen after a step, or in a function."""
+    if what == "stay":
+        stay(*where)
+        return
+    epochs, step = where
     asked = Loop._asked
 
     def reached(self: Loop, stage: StageTraining, at: int) -> tuple[bool, bool]:
@@ -44,10 +63,11 @@ def run(
     arguments: list[str],
     output: str,
     checkpoint_seconds: float,
-    happens: tuple[str, int, int],
+    happens: tuple[Any, ...],
     environment: dict[str, str],
 ) -> None:
-    """In a process that was forked: on one thread, what it says in a file."""
+    """In a process that was forked, a group of its own: on one thread, what it says in a file."""
+    os.setpgid(0, 0)
     os.environ |= environment
     torch.set_num_threads(1)
     loop.CHECKPOINT_SECONDS = checkpoint_seconds

@@ -18,6 +18,7 @@ SHARED = [
     "shapes",
     "files",
     "rng",
+    "interrupt",
     "processes",
     "threads",
     "streams",
@@ -38,7 +39,7 @@ FOLDERS = [
     "paper",
 ]
 # The paper's tables are made by wcdas.api, as a user would make them.
-ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "usage", "cli"]
+ORDER = [*SHARED, *FOLDERS[:-1], "listing", "api", "paper", "usage", "cli", "__main__"]
 MODULES = {
     ".".join(("wcdas", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"

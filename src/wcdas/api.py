@@ -17,10 +17,11 @@ from wcdas.data.description import describe, duplicates
 from wcdas.data.mirroring import decide_mirroring
 from wcdas.data.sources import open_data
 from wcdas.deploy import Model, load
-from wcdas.errors import InputError
+from wcdas.errors import InputError, InterruptedRunError
 from wcdas.evaluation import result_table
 from wcdas.files import locked
 from wcdas.integrations import create_callbacks
+from wcdas.interrupt import Interrupt, number_of
 from wcdas.methods import find_method
 from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
 from wcdas.report import report_on
@@ -38,7 +39,6 @@ from wcdas.run.folder import (
     run_table,
 )
 from wcdas.run.frozen import FrozenDataset, compute_features, freeze, frozen_for
-from wcdas.run.interrupt import Interrupt
 from wcdas.run.loop import Loop
 from wcdas.run.recipes import Settings, data_settings
 from wcdas.run.settings import (
@@ -387,14 +387,19 @@ def _train(
 
 def _report(folder: RunFolder, outputs: Outputs, dataset: Dataset, console: Console | None) -> None:
     """Write the page of a run; the run is whole without it."""
+    later = f"wcdas report {shlex.quote(str(folder.path))}"
     try:
         page = report_on(folder.path, *outputs, dataset)
+    except KeyboardInterrupt as stop:
+        raise InterruptedRunError(
+            f"stopped; the run is whole, its report is written with: {later}", number_of(stop)
+        ) from None
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         warn(
             console,
             f"the report could not be written ({reason}), the run is whole; try again with: "
-            f"wcdas report {shlex.quote(str(folder.path))}",
+            f"{later}",
         )
     else:
         tell(console, f"report: {page}")

@@ -1,5 +1,6 @@
 """Errors for the person who asked, in one line: what was given, what was expected, what to do."""
 
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -14,7 +15,11 @@ class WorkError(RuntimeError):
 
 
 class InterruptedRunError(WorkError):
-    """The user stopped the run; a checkpoint was written."""
+    """The run was stopped by a signal, of that number; what was done is kept."""
+
+    def __init__(self, message: str = "stopped", number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:

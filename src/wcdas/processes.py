@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
@@ -15,8 +15,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from wcdas.errors import InputError
+from wcdas.interrupt import signals_held
 
 T = TypeVar("T")
 
@@ -94,7 +96,20 @@ def start_method(workers: int) -> BaseContext | None:
         return None
     context = get_context("forkserver")
     context.set_forkserver_preload(["wcdas.data.inputs"])
+    with signals_held():
+        resource_tracker.ensure_running()  # it lets signals through, and so would start no server
     return context
+
+
+def started(loader: DataLoader[T]) -> Iterator[T]:
+    """Begin with a loader's batches. Its workers leave signals to this process, which ends them;
+    they end by themselves where it is gone."""
+    with signals_held():
+        batches = iter(loader)
+    for worker in getattr(batches, "_workers", ()):
+        # One that hangs would be ended by a SIGTERM that it does not get.
+        worker._popen.terminate = worker._popen.kill
+    return batches
 
 
 def agreed(here: Ranks, decide: Callable[[], T]) -> T:

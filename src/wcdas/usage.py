@@ -4,12 +4,14 @@ import errno
 import os
 import shutil
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.interrupt import Interrupt, number_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,37 +22,55 @@ ALL_CORES_BUT_ONE = max(0, (os.cpu_count() or 1) - 1)
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:
-    """Do a command and return its exit status: 0 done, 1 the work failed, 2 bad input, 130 stopped
-    by the user. Whatever went wrong is said in one line."""
+    """Do a command and return its exit status: 0 done, 1 the work failed, 2 bad input, 128 and the
+    number of the signal that stopped it. Whatever went wrong is said in one line."""
     for name in ("stdout", "stderr"):  # one that is closed swallows what is said
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    try:
-        done = app(spread_settings(arguments), prog_name="wcdas", standalone_mode=False)
-        sys.stdout.flush()
-        return int(done or 0)
-    except USAGE_ERROR as error:
-        return _fail(_explain(error), 2)
-    except InputError as error:
-        return _fail(error, 2)
-    except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as stop:
-        return _fail(str(stop) or "stopped", 130)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        _drop_output()
-        return 1
-    except WorkError as error:
-        return _fail(error, 1)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    with Interrupt(raises=True) as interrupt:
+        try:
+            done = _do(app, spread_settings(arguments))
+            sys.stdout.flush()
+            return done
+        except USAGE_ERROR as error:
+            return _fail(_explain(error), 2)
+        except InputError as error:
+            return _fail(error, 2)
+        except (InterruptedRunError, KeyboardInterrupt) as stop:
+            return stopped(str(stop), number_of(stop))
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
             _drop_output()
-            where = f"for {error.filename}" if error.filename else "where the output goes"
-            return _fail(f"no space is left {where}; make room, or write elsewhere", 1)
-        where = f"{error.filename} cannot be used: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", 1)
-    except RuntimeError as error:
-        if "out of memory" not in str(error):
-            raise
-        return _fail("out of memory; go on with --device cpu, or free the device", 1)
+            return 1
+        except WorkError as error:
+            return _fail(error, 1)
+        except Exception as error:
+            if interrupt.requested:  # such as a connection that another process has ended first
+                return stopped("", interrupt.number)
+            if isinstance(error, OSError):
+                return _fail(_of_the_system(error), 1)
+            if "out of memory" not in str(error):
+                raise
+            return _fail("out of memory; go on with --device cpu, or free the device", 1)
+
+
+def _do(app: typer.Typer, arguments: list[str]) -> int:
+    """Do a command; `app(…)` would end Ctrl-C without a word."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("wcdas", arguments) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as done:
+        return done.exit_code
+
+
+def _of_the_system(error: OSError) -> str:
+    """An error of the system in words that say what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _drop_output()
+        where = f"for {error.filename}" if error.filename else "where the output goes"
+        return f"no space is left {where}; make room, or write elsewhere"
+    where = f"{error.filename} cannot be used: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
 
 
 def _drop_output() -> None:
@@ -81,8 +101,17 @@ def _explain(error: Any) -> str:
     return f"{message[:1].lower()}{message[1:]}; see {command} --help"
 
 
+def stopped(message: str, number: int) -> int:
+    """Say how to go on, once where there are several processes, and return the exit status."""
+    status = 128 + number
+    if os.environ.get("RANK", "0") != "0":
+        return status
+    return _fail(message or "stopped; start it again with the same command", status)
+
+
 def _fail(message: object, status: int) -> int:
-    print(f"wcdas: {' '.join(str(message).splitlines())}", file=sys.stderr)
+    with suppress(OSError):  # the terminal may be gone
+        print(f"wcdas: {' '.join(str(message).splitlines())}", file=sys.stderr)
     return status
 
 

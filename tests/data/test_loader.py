@@ -23,6 +23,7 @@ from wcdas.data.loader import EvalLoader, TrainLoader, channel_statistics
 from wcdas.data.operations import resized_crop
 from wcdas.data.samplers import create_sampler
 from wcdas.errors import InputError
+from wcdas.interrupt import SIGNALS
 
 MEAN, STD = [0.4, 0.45, 0.5], [0.2, 0.25, 0.3]
 
@@ -151,13 +152,31 @@ def test_workers_change_nothing(files, size, policy):
     assert torch.get_rng_state().equal(state)
 
 
-def test_workers_survive_an_interrupt(files):
+def test_workers_leave_signals_to_the_main_process(files):
     loader = train_loader(files, workers=1)
     sequence = sequence_of(files)
     list(loader.epoch(sequence, 1))
-    for worker in loader.source.loader._iterator._workers:
-        os.kill(worker.pid, signal.SIGINT)
+    (worker,) = loader.source.loader._iterator._workers
+    for number in SIGNALS:
+        os.kill(worker.pid, number)
     assert_same(loader.epoch(sequence, 2), train_loader(files).epoch(sequence, 2))
+    loader.close()
+
+
+def test_a_worker_that_hangs_is_ended(files):
+    loader = train_loader(files, workers=1)
+    list(loader.epoch(sequence_of(files), 1))
+    (worker,) = loader.source.loader._iterator._workers
+    loader.close()
+    assert worker.exitcode == 0
+
+    loader = train_loader(files, workers=1)
+    list(loader.epoch(sequence_of(files), 1))
+    (worker,) = loader.source.loader._iterator._workers
+    os.kill(worker.pid, signal.SIGSTOP)
+    loader.close()
+    worker.join(600)
+    assert worker.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -34,6 +34,7 @@ class Child:
         context = multiprocessing.get_context("forkserver")
         given = {"given": (arguments, str(output), *options)}
         self.output = output
+        output.touch()
         self.process = context.Process(target=runpy.run_path, args=(str(CHILD), given, "__main__"))
         self.process.start()
 
@@ -58,7 +59,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     def started(
         *arguments: object,
         checkpoint_seconds: float = NEVER,
-        happens: tuple[str, int, int] = NOTHING,
+        happens: tuple[Any, ...] = NOTHING,
         environment: dict[str, str] | None = None,
     ) -> Child:
         output = tmp_path / f"output-{len(children)}"

@@ -158,7 +158,7 @@ def test_stopped_and_resumed_by_two_processes(features, tmp_path, two_ranks, wri
     two[0].wait_for(lambda: written.log(run))
     for child in two:
         os.kill(child.process.pid, signal.SIGTERM)
-    assert [child.status() for child in two] == [130, 130]
+    assert [child.status() for child in two] == [143, 143]
     assert f"go on with: wcdas train --out {run} --resume" in two[0].output.read_text()
     assert not (run / "model.safetensors").exists()
     two = two_ranks("--out", run, "--resume")

@@ -14,8 +14,8 @@ import pytest
 
 import wcdas
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.interrupt import Interrupt
 from wcdas.methods import METHODS
-from wcdas.run.interrupt import Interrupt
 from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side, train_command
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun

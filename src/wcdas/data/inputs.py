@@ -3,7 +3,6 @@
 Inputs are uint8 images (B, C, size, size) on the device, or feature vectors.
 """
 
-import signal
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -33,7 +32,7 @@ from wcdas.data.images import (
 )
 from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
-from wcdas.processes import start_method
+from wcdas.processes import start_method, started
 
 
 class Draw(NamedTuple):
@@ -141,7 +140,6 @@ class DecodedImages:
             num_workers=workers,
             multiprocessing_context=start_method(workers),
             collate_fn=_stacked,
-            worker_init_fn=ignore_interrupt,
             pin_memory=device.type == "cuda",
             persistent_workers=workers > 0,
             generator=torch.Generator(),  # else every epoch would advance the global one
@@ -157,7 +155,7 @@ class DecodedImages:
             for draw in draws
         ]
         try:
-            for images, draw in zip(self.loader, draws, strict=True):
+            for images, draw in zip(started(self.loader), draws, strict=True):
                 if isinstance(images, InputError):
                     raise images
                 yield images.to(self.device, non_blocking=True), draw.to(self.device)
@@ -195,11 +193,6 @@ class _Squares(Dataset[Tensor | InputError]):
 def _stacked(items: list[Tensor | InputError]) -> Tensor | InputError:
     errors = [item for item in items if isinstance(item, InputError)]
     return errors[0] if errors else torch.stack([i for i in items if isinstance(i, Tensor)])
-
-
-def ignore_interrupt(worker: int) -> None:
-    """Ctrl-C is for the main process, which then ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def with_channels(pixels: Tensor, channels: int) -> Tensor:

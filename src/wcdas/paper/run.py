@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.interrupt import number_of
 from wcdas.listing import wrapped
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
@@ -103,10 +104,9 @@ def run_paper(
             which = f"{number}/{len(asked)} {name}"
             try:
                 results[name], took = _judge(name, which, setting, console)
-            except (InterruptedRunError, KeyboardInterrupt):
-                raise InterruptedRunError(
-                    f"stopped at {name}; go on with: {_again(setting.out)}"
-                ) from None
+            except (InterruptedRunError, KeyboardInterrupt) as stop:
+                told = f"stopped at {name}; go on with: {_again(setting.out)}"
+                raise InterruptedRunError(told, number_of(stop)) from None
             except (InputError, WorkError, OSError) as error:
                 failures[name] = str(error)
                 console.print(f"{which} could not be judged: {error}")

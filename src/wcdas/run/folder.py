@@ -17,15 +17,8 @@ import torch
 import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
-from wcdas.files import (
-    LOCK,
-    DamagedFile,
-    MissingFile,
-    read_json,
-    read_text,
-    read_toml,
-    write_synced,
-)
+from wcdas.files import DamagedFile, MissingFile, read_json, read_text, read_toml, write_synced
+from wcdas.interrupt import number_of
 from wcdas.run.contents import LogLine, Metrics, RunTable
 from wcdas.run.model_file import is_whole
 from wcdas.run.spec import Config, as_table
@@ -154,6 +147,11 @@ def again(path: Path) -> str:
     return f"wcdas train --out {shlex.quote(str(path))} --resume"
 
 
+def stopped(path: Path, number: int) -> InterruptedRunError:
+    """Return the error for a run that a signal has stopped."""
+    return InterruptedRunError(f"stopped; go on with: {again(path)}", number)
+
+
 def new_folder(out: str | Path | None, name: str) -> Path:
     """Return an empty folder: `out`, or runs/<name>-<n>, the first that is free."""
     path = Path(out) if out else next_folder(name)
@@ -172,7 +170,8 @@ def next_folder(name: str) -> Path:
 def check_free(path: Path) -> None:
     """Refuse an output folder that is in use, or cannot be written."""
     try:
-        used = path.is_dir() and any(file.name != LOCK for file in path.iterdir())
+        # What is hidden is the lock, or a torn file, of what was killed before it began.
+        used = path.is_dir() and any(not file.name.startswith(".") for file in path.iterdir())
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
     if used:
@@ -255,10 +254,13 @@ def failures_explained(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
-    """Leave no run where bad input shows only in the first step, or that is stopped before it."""
+    """Leave no run where bad input shows only in the first step, or that is stopped before it; say
+    how to go on with one that is stopped later."""
     try:
         yield
-    except (InputError, InterruptedRunError):
+    except (InputError, InterruptedRunError, KeyboardInterrupt) as error:
         if created and not any(folder.checkpoints.glob("*")):
             shutil.rmtree(folder.path, ignore_errors=True)
+        elif isinstance(error, KeyboardInterrupt):
+            raise stopped(folder.path, number_of(error)) from None
         raise

@@ -28,6 +28,7 @@ from wcdas.data.feature_store import FeatureStore, store_root
 from wcdas.data.loader import ViewLoader, channel_statistics
 from wcdas.data.sources.assembly import digests
 from wcdas.errors import InterruptedRunError
+from wcdas.interrupt import number_of
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import Ranks, gather, largest
 from wcdas.rng import seeded, stream
@@ -146,9 +147,10 @@ def compute_features(
             names, train = digests(images.train), _vectors(frozen.train)
             for i, view in enumerate(of_view):
                 train.view(len(names), views, -1)[:, i] = view.features(images.train, names)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         raise InterruptedRunError(
-            "stopped; the features so far are kept, the same command goes on from there"
+            "stopped; the features so far are kept, the same command goes on from there",
+            number_of(stop),
         ) from None
     finally:
         network.to("cpu", memory_format=torch.contiguous_format)

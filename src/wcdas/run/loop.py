@@ -1,15 +1,17 @@
 """The loop of a run: stages, their epochs, their steps; it can be stopped and resumed anywhere."""
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from rich.console import Console
 
 from wcdas.data.samplers import MetaSampler
-from wcdas.errors import InterruptedRunError, WorkError, first_line
+from wcdas.errors import WorkError, first_line
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead, ConcentrationHead
+from wcdas.interrupt import Interrupt, number_of
 from wcdas.processes import largest, total
 from wcdas.rng import seeded, stream
 from wcdas.run import checkpoint
@@ -17,9 +19,8 @@ from wcdas.run.build import TrainingRun
 from wcdas.run.callbacks import Followers
 from wcdas.run.console import StageProgress, tell, warn
 from wcdas.run.diagnosis import BOUND, diagnose
-from wcdas.run.folder import again
+from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
-from wcdas.run.interrupt import Interrupt
 from wcdas.run.prediction import measure
 from wcdas.run.stage import StageTraining, enter_stage, let_method_begin
 
@@ -67,10 +68,13 @@ class Loop:
                 if index < first:
                     continue
                 if index > first or state is None:
-                    let_method_begin(run, index)
+                    with self._stopped_at_once():
+                        let_method_begin(run, index)
                 stage = StageTraining(run, index, optimizer)
                 self.train_stage(stage, state if index == first else None)
                 optimizer = stage.optimizer
+            if stop := int(largest(torch.tensor(self._stop(), device=run.ranks.device))):
+                raise stopped(run.folder.path, stop)
 
     def train_stage(self, stage: StageTraining, state: dict[str, Any] | None = None) -> None:
         """Train a stage from its beginning, or from the state of a checkpoint in it."""
@@ -92,16 +96,15 @@ class Loop:
         with StageProgress(self.console, title, epochs, stage.steps, done) as progress:
             while epoch < epochs:
                 began = time.monotonic()
-                self.train_epoch(stage, epoch, step, graph, progress)
+                if step < stage.steps:  # else it was stopped while it was evaluated
+                    self.train_epoch(stage, epoch, step, graph, progress)
                 self._check_finite(stage, epoch, stage.steps - 1)
                 facts = _facts(stage, epoch)
-                stage.statistics.reset()
                 facts["seconds"] = round(time.monotonic() - began, 3)
+                if (epoch + 1) % every == 0 or epoch + 1 == epochs:
+                    facts["test"] = self._measured(stage, epoch)
+                stage.statistics.reset()
                 epoch, step = epoch + 1, 0
-                if epoch % every == 0 or epoch == epochs:
-                    with stage.averaged():
-                        metrics = measure(run)
-                    facts["test"] = {key: metrics[key] for key in SHOWN}
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
                 if run.ranks.is_main:
                     log.append(facts)
@@ -145,7 +148,22 @@ class Loop:
             if stop or save:
                 self._save(stage, epoch, step + 1)
             if stop:
-                raise InterruptedRunError(f"stopped; go on with: {again(self.run.folder.path)}")
+                raise stopped(self.run.folder.path, stop)
+
+    def _measured(self, stage: StageTraining, epoch: int) -> Facts:
+        """Measure after the steps of an epoch; a run stopped meanwhile goes on from here."""
+        try:
+            with stage.averaged(), self._stopped_at_once():
+                metrics = measure(self.run)
+        except KeyboardInterrupt as stop:
+            self._save(stage, epoch, stage.steps)
+            raise stopped(self.run.folder.path, number_of(stop)) from None
+        return {key: metrics[key] for key in SHOWN}
+
+    def _stopped_at_once(self) -> AbstractContextManager[None]:
+        """What takes long need not end before a stop; of several processes none leaves the others
+        waiting."""
+        return self.interrupt.raised() if self.run.ranks.world == 1 else nullcontext()
 
     def _captured(self, stage: StageTraining, epoch: int, start: int) -> StepGraph | None:
         """Return the step as a CUDA graph, or None where it cannot be one."""
@@ -153,7 +171,8 @@ class Loop:
             return None
         began = time.monotonic()
         try:
-            graph = capture_step(stage, epoch, start)
+            with self._stopped_at_once():
+                graph = capture_step(stage, epoch, min(start, stage.steps - 1))
         except RuntimeError as error:
             why = first_line(error)
             note = f"stage {stage.name} runs eagerly, no CUDA graph can hold it: {why}"
@@ -163,17 +182,22 @@ class Loop:
         tell(self.console, f"note: stage {stage.name}: compiled and captured in {seconds:.1f} s")
         return graph
 
-    def _asked(self, stage: StageTraining, step: int) -> tuple[bool, bool]:
-        """Whether to stop and whether a checkpoint is due; all ranks act on it in the same step."""
-        stop = self.interrupt.requested
+    def _stop(self) -> int:
+        """The signal that asks this process to stop, or 0."""
+        return self.interrupt.number if self.interrupt.requested else 0
+
+    def _asked(self, stage: StageTraining, step: int) -> tuple[int, bool]:
+        """The signal to stop by, or 0, and whether a checkpoint is due; all ranks act on it in the
+        same step."""
+        stop = self._stop()
         save = time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
         if self.run.ranks.world == 1:
             return stop, save
         if (step + 1) % AGREE_EVERY and step + 1 < stage.steps:
-            return False, False
+            return 0, False
         asked = torch.tensor([stop, save], dtype=torch.int32, device=self.run.ranks.device)
-        stop, save = largest(asked).bool().tolist()
-        return stop, save
+        stop, save = largest(asked).tolist()
+        return stop, bool(save)
 
     def _epoch_is_saved(self) -> bool:
         """Several processes cannot each look at their own clock."""

@@ -21,9 +21,9 @@ import torch
 
 from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.errors import InputError, InterruptedRunError, WorkError
+from wcdas.interrupt import Interrupt
 from wcdas.processes import choose_device, spare_cores
 from wcdas.run.automatic import SMALL
-from wcdas.run.interrupt import Interrupt
 from wcdas.streams import own_stream
 from wcdas.sweeps.plan import SweepRun
 
@@ -91,7 +91,7 @@ def side_by_side(runs: Sequence[SweepRun], at_a_time: int, do: Do) -> Ended:
 def _reason(do: Do, run: SweepRun, interrupt: Interrupt) -> str | None:
     """Do a run and return why it failed, if it did."""
     if interrupt.requested:
-        raise InterruptedRunError
+        raise InterruptedRunError(number=interrupt.number)
     try:
         do(run, interrupt)
     except InterruptedRunError:
@@ -124,7 +124,7 @@ def train_command(
     """Return the command that does a run whose folder says what it is."""
     options = ["--out", str(folder), "--resume", "--device", device, "--workers", str(workers)]
     options += ["--log", ",".join(loggers) or "none", *([] if report else ["--no-report"])]
-    return [sys.executable, "-m", "wcdas.cli", "train", *options]
+    return [sys.executable, "-m", "wcdas", "train", *options]
 
 
 def in_process(command: Sequence[str], threads: int, claim: int, interrupt: Interrupt) -> None:
@@ -160,7 +160,7 @@ def in_process(command: Sequence[str], threads: int, claim: int, interrupt: Inte
     if status == 0:
         return
     if interrupt.requested:
-        raise InterruptedRunError
+        raise InterruptedRunError(number=interrupt.number)
     if status < 0:
         often = "; often too little memory" if -status == signal.SIGKILL else ""
         raise WorkError(f"ended by signal {-status}{often}")

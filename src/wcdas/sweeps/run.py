@@ -11,8 +11,8 @@ from rich.console import Console
 
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InterruptedRunError
+from wcdas.interrupt import Interrupt, number_of
 from wcdas.run.folder import RunFolder, run_table
-from wcdas.run.interrupt import Interrupt
 from wcdas.run.schedule import planned
 from wcdas.run.settings import remembered, seen_by
 from wcdas.run.spec import Config
@@ -93,6 +93,7 @@ def run_sweep(
                     if reason is not None:
                         failures[run] = reason
                     folder.write_results(plan, failures)
-        except (InterruptedRunError, KeyboardInterrupt):
+        except (InterruptedRunError, KeyboardInterrupt) as stop:
             folder.write_results(plan, failures)
-            raise InterruptedRunError(f"stopped; go on with: {again(folder.path)}") from None
+            told = f"stopped; go on with: {again(folder.path)}"
+            raise InterruptedRunError(told, number_of(stop)) from None
