@@ -56,6 +56,7 @@ def kinds(place: Path) -> list[Kind]:
     write_pictures(pictures, 60, 40)
     two = [*TORCHRUN, "-m", "--", "wcdas"]
     sweep = ["sweep", "--methods", "softmax", "--seeds", "2", *QUICK]
+    sweep_on, beside = ["sweep", "--resume", *QUICK], ["--parallel", "2"]
     train = ["train", "--method", "softmax", *QUICK]
     on_pictures = [str(pictures), "--workers", "1", *SMALL]
 
@@ -65,11 +66,8 @@ def kinds(place: Path) -> list[Kind]:
     return [
         kind("train", WCDAS, *train, *SMALL, again=["train", "--resume", *QUICK]),
         kind("pictures", WCDAS, *train, *on_pictures, again=["train", "--resume", *QUICK]),
-        kind("sweep", WCDAS, *sweep, *SMALL, again=["sweep", "--resume", *QUICK]),
-        kind(
-            *("sweep in processes", WCDAS, *sweep, "--parallel", "2", *SMALL),
-            again=["sweep", "--resume", "--parallel", "2", *QUICK],
-        ),
+        kind("sweep", WCDAS, *sweep, *SMALL, again=sweep_on),
+        kind("sweep in processes", WCDAS, *sweep, *beside, *SMALL, again=[*sweep_on, *beside]),
         kind("two ranks", two, *train, *SMALL, again=["train", "--resume", *QUICK]),
     ]
 

@@ -7,6 +7,7 @@ so. As a program: `python child.py hold 1 0 train …`.
 """
 
 import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -68,6 +69,7 @@ def run(
 ) -> None:
     """In a process that was forked, a group of its own: on one thread, what it says in a file."""
     os.setpgid(0, 0)
+    multiprocessing.set_start_method("fork", force=True)  # as it is in a process of its own
     os.environ |= environment
     torch.set_num_threads(1)
     loop.CHECKPOINT_SECONDS = checkpoint_seconds

@@ -2,12 +2,13 @@
 
 import gc
 import os
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
@@ -101,9 +102,24 @@ def start_method(workers: int) -> BaseContext | None:
     return context
 
 
+def end_with_parent(worker: int = 0) -> None:
+    """In a process that works for another: end where that one is gone, even if it was killed.
+
+    PyTorch's workers look for the process that forked them, which may be a server that waits for
+    them in turn.
+    """
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def started(loader: DataLoader[T]) -> Iterator[T]:
-    """Begin with a loader's batches. Its workers leave signals to this process, which ends them;
-    they end by themselves where it is gone."""
+    """Begin with a loader's batches; its workers leave signals to this process, which ends them."""
     with signals_held():
         batches = iter(loader)
     for worker in getattr(batches, "_workers", ()):

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as Items
 from wcdas.data.dataset import CanvasImages, Dataset, SquareImages, StoredImages
 from wcdas.data.images import evaluation_square, needed_side, to_pixels
 from wcdas.errors import InputError
-from wcdas.processes import start_method, started
+from wcdas.processes import end_with_parent, start_method, started
 
 LOOKED_AT = 200  # images, for their usual shape
 WIDEST = 1.5  # the canvas's longer side over its shorter one, at most
@@ -80,6 +80,7 @@ def _decoded(
         num_workers=workers,
         multiprocessing_context=start_method(workers),
         collate_fn=_stacked,
+        worker_init_fn=end_with_parent,
         generator=torch.Generator(),  # else the global one would advance
     )
     pixels, shapes = torch.empty(0), torch.empty(len(split), 2, dtype=torch.int64)

@@ -32,7 +32,7 @@ from wcdas.data.images import (
 )
 from wcdas.data.operations import resized_crop
 from wcdas.errors import InputError
-from wcdas.processes import start_method, started
+from wcdas.processes import end_with_parent, start_method, started
 
 
 class Draw(NamedTuple):
@@ -140,6 +140,7 @@ class DecodedImages:
             num_workers=workers,
             multiprocessing_context=start_method(workers),
             collate_fn=_stacked,
+            worker_init_fn=end_with_parent,
             pin_memory=device.type == "cuda",
             persistent_workers=workers > 0,
             generator=torch.Generator(),  # else every epoch would advance the global one

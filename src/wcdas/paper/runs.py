@@ -19,8 +19,9 @@ import torch
 
 import wcdas
 from wcdas.errors import InputError, WorkError
+from wcdas.interrupt import signals_held
 from wcdas.paper.claim import Setting
-from wcdas.processes import choose_device
+from wcdas.processes import choose_device, end_with_parent
 from wcdas.run import RunFolder
 
 STAND_IN = "digits-lt"
@@ -105,10 +106,17 @@ def train(setting: Setting, wanted: Iterable[tuple[Protocol, str]]) -> dict[Prot
     if setting.console is not None:
         runs = sum(one.seeds * len(of) for one, of in missing.items())
         setting.console.print(f"{runs} runs to train in {setting.out / 'sweeps'}")
-    several = _processes().map if setting.mode == "quick" else map
+    pool = _processes() if setting.mode == "quick" else None
+    several, silent = pool.map if pool else map, repeat(replace(setting, console=None))
     try:
-        silent = repeat(replace(setting, console=None))
-        reasons = list(several(_sweep, silent, largest_first, methods))
+        with signals_held():  # else the processes of the pool would get them, too
+            work = several(_sweep, silent, largest_first, methods)
+        reasons = list(work)
+    except KeyboardInterrupt:
+        for process in pool._processes.values() if pool else ():
+            process.kill()  # what is finished is kept, and the rest has its checkpoints
+        _processes.cache_clear()
+        raise
     except BrokenProcessPool:
         _processes.cache_clear()
         raise WorkError(
@@ -123,7 +131,12 @@ def _processes() -> ProcessPoolExecutor:
     """Return those of quick mode; they stay until the end, as the next table wants them too. They
     have one thread each, so that a run's rounding does not depend on what is trained beside it."""
     spawn = get_context("spawn")
-    return ProcessPoolExecutor(QUICK_PROCESSES, spawn, torch.set_num_threads, (1,))
+    return ProcessPoolExecutor(QUICK_PROCESSES, spawn, _begin)
+
+
+def _begin() -> None:
+    end_with_parent()
+    torch.set_num_threads(1)
 
 
 def _sweep(setting: Setting, protocol: Protocol, methods: list[str]) -> str | None:
