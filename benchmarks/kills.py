@@ -132,7 +132,8 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
             return "done before", []
         except subprocess.TimeoutExpired:
             pass
-        for pid in in_session(process.pid) if whole else [process.pid]:
+        there = in_session(process.pid)
+        for pid in there if whole else [process.pid]:
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
@@ -140,7 +141,8 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         wrong = [] if wait_for_all(process.pid) else ["processes left"]
         status = process.wait() if not wrong else None
     text = said.read_text(errors="replace")
-    if number == signal.SIGKILL or status == 0:  # nothing can be said; it was done already
+    unsaid = number == signal.SIGKILL or status == 0  # or it was done already
+    if unsaid or (kind.ranks and len(there) == 1):  # or torchrun had not started any
         return how, wrong
     lines = [line for line in text.splitlines() if line.startswith("wcdas: ")]
     if len(lines) != 1 or not re.search(r"go on with|same command|whole", lines[0]):
