@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import wcdas
-from wcdas.errors import InputError
+from wcdas.errors import InputError, InterruptedRunError
 from wcdas.integrations import MLflow, read_names
 from wcdas.run.callbacks import numbers
 
@@ -53,7 +53,7 @@ def test_tensorboard_is_on_by_default(tmp_path):
 
 def test_tensorboard_of_a_resumed_run_has_every_epoch_once(tmp_path):
     out = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="stopped; go on with: wcdas train"):
         train(out, ["tensorboard", Stop()])
     train(out, ["tensorboard"], resume=True)
     found = scalars(out / "tensorboard")
@@ -96,7 +96,7 @@ def test_wandb_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     out = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="stopped; go on with: wcdas train"):
         train(out, ["wandb", Stop()])
     wandb.teardown()  # as the end of a process does
     run = train(out, ["wandb"], resume=True)
@@ -133,7 +133,7 @@ def test_mlflow_file_store(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     out = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="stopped; go on with: wcdas train"):
         train(out, [MLflow("digits"), Stop()])
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name("digits").experiment_id

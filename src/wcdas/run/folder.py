@@ -259,7 +259,9 @@ def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
     try:
         yield
     except (InputError, InterruptedRunError, KeyboardInterrupt) as error:
-        if created and not any(folder.checkpoints.glob("*")):
+        begun = any(folder.checkpoints.glob("*"))
+        begun = begun or (isinstance(error, KeyboardInterrupt) and folder.epochs_logged > 0)
+        if created and not begun:
             shutil.rmtree(folder.path, ignore_errors=True)
         elif isinstance(error, KeyboardInterrupt):
             raise stopped(folder.path, number_of(error)) from None
