@@ -23,6 +23,7 @@ Table = dict[str, Any]  # as TOML has them
 Unread = Callable[["Config", str], str | None]
 
 LARGEST_BATCH = 2**20  # more images than a machine holds at a time
+FURTHEST = 10**30  # from 0; what float32 can still multiply with
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
 
 
@@ -148,7 +149,12 @@ class Stage:
     augment: str = key("standard", "`wcdas list augmentations`", of_images=True)
     mixup: float = key(0.0, "α of mixup; 0 is none", at_least=0)
     cutmix: float = key(0.0, "α of CutMix; 0 is none", at_least=0)
-    epochs: int = key(1, "an epoch is as many draws as there are training images", at_least=1)
+    epochs: int = key(
+        1,
+        "an epoch is as many draws as there are training images",
+        at_least=1,
+        at_most=1_000_000,
+    )
     batch_size: int = key(128, "of all processes together", at_least=1, at_most=LARGEST_BATCH)
     accumulate: int = key(1, "parts that a batch is cut into, to save memory", at_least=1)
     algorithm: Literal["sgd", "adamw"] = key(
@@ -560,14 +566,16 @@ def _convert(hint: Any, value: Any, path: str, bounds: Mapping[str, Any]) -> Any
         numbers = isinstance(value, list | tuple) and all(type(v) in (int, float) for v in value)
         if not numbers:
             raise InputError(f"{path} is {value!r}; expected a list of numbers")
-        return tuple(float(v) for v in value)
+        return tuple(_convert(float, v, path, bounds) for v in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(min(max(value, -FURTHEST), FURTHEST))
     if type(value) is not hint:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
         raise InputError(f"{path} is {value!r}; expected {names[hint]}")
     if hint is float and not math.isfinite(value):
         raise InputError(f"{path} is {value}; expected a finite number")
+    if hint is float and abs(value) >= FURTHEST:
+        raise InputError(f"{path} is {value}; expected a number below {FURTHEST:g} either way")
     tests = {
         "at_least": operator.ge,
         "above": operator.gt,
