@@ -1,7 +1,6 @@
 """Commands on files, folders and settings that were changed at random end in order."""
 
 import pytest
-
 from tests.fuzz.cases import KINDS, Ground, fuzz
 
 CASES = 30  # of each kind, the same everywhere
