@@ -121,7 +121,11 @@ def change_model(path: Path, rng: random.Random) -> None:
         facts = changed_tree(facts, rng)
     if rng.random() < 0.3:
         name = rng.choice(list(tensors))
-        odd = [tensors[name] * float("nan"), tensors[name][:0], tensors[name].double().reshape(-1)]
+        odd = [
+            tensors[name] * float("nan"),
+            tensors[name].reshape(-1)[:0],
+            tensors[name].double().reshape(-1),
+        ]
         tensors[name] = rng.choice(odd).contiguous()
     save_file(tensors, path, {"wcdas": json.dumps(facts)})
 

@@ -25,6 +25,7 @@ from wcdas.data.sources.assembly import Images, Options, assemble, decoded
 from wcdas.data.sources.tables import read_images, split_files
 from wcdas.data.split import canonical_indices, first_indices, long_tail_counts
 from wcdas.errors import InputError, explained
+from wcdas.files import check_regular, read_bytes
 
 IMBALANCE = 100.0
 PIXELS = 3 * 32 * 32
@@ -166,11 +167,11 @@ def _read_binary(archive: Archive, path: Path) -> Official:
     names = [archive.class_names, *archive.train, *archive.test]
     if path.is_dir():
         expected = f"; expected {', '.join(names)}"
-        with explained(f"{path} is not complete: ", OSError, after=expected):
-            files = {name: (path / name).read_bytes() for name in names}
+        with explained(f"{path} is not complete: ", after=expected):
+            files = {name: read_bytes(path / name) for name in names}
     else:
         files = _members(archive, path, names)
-    class_names = files[archive.class_names].decode().split()
+    class_names = files[archive.class_names].decode(errors="replace").split()
 
     length = archive.label_bytes + PIXELS
 
@@ -216,6 +217,7 @@ def download(archive: Archive, root: Path) -> Path:
 
 def _members(archive: Archive, path: Path, names: list[str]) -> dict[str, bytes]:
     """Return the known members, held in memory; nothing of the archive is written to disk."""
+    check_regular(path)
     if not check_md5(str(path), archive.md5):
         raise InputError(
             f"{path} is damaged: its MD5 is not {archive.md5}; delete it, and it is fetched again"

@@ -28,6 +28,7 @@ from wcdas.data.sources.tables import (
 )
 from wcdas.data.split import stratified_split
 from wcdas.errors import InputError, explained
+from wcdas.files import check_regular
 
 VECTOR_COLUMNS = ("features", "feature", "vector", "embedding", "embeddings")
 
@@ -140,4 +141,5 @@ def _load(file: Path) -> NDArray[Any]:
     expected = "); expected a plain array of numbers or names"
     errors = (OSError, ValueError, EOFError)
     with explained(f"{file} cannot be read as .npy (", *errors, after=expected):
+        check_regular(file)
         return np.load(file, allow_pickle=False)

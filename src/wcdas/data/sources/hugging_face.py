@@ -5,10 +5,9 @@ in memory-mapped files as a rule, and are decoded when asked for. A folder is re
 library; paths stored in it are never opened. Those of an object are: its maker put them there.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from wcdas.data.dataset import Dataset
 from wcdas.data.sources.assembly import Options, dataset_of_images
 from wcdas.data.sources.tables import columns_of, images_of, split_names, stored_class_names
 from wcdas.errors import InputError, explained
+from wcdas.files import check_regular, read_json
 
 if TYPE_CHECKING:
     import datasets
@@ -57,7 +57,7 @@ def open_in_memory(data: HuggingFace, options: Options) -> Dataset:
 
 def open_saved(path: Path, options: Options) -> Dataset:
     if (path / "dataset_dict.json").is_file():
-        names = _read(path / "dataset_dict.json", "splits")
+        names = _read(path / "dataset_dict.json", _Splits)["splits"]
         tables = {name: _mapped(path / Path(name).name) for name in names}
     else:
         tables = {"": _mapped(path)}
@@ -97,8 +97,9 @@ def _rows(part: Any, where: str) -> pa.Table:
 def _mapped(folder: Path) -> pa.Table:
     """Return the Arrow files of a folder as one table, mapped and not read."""
     parts = []
-    for entry in _read(folder / "state.json", "_data_files"):
-        file = folder / Path(str(entry["filename"])).name
+    for entry in _read(folder / "state.json", _State)["_data_files"]:
+        file = folder / Path(entry["filename"]).name
+        check_regular(file)
         with explained(f"{file} cannot be read as Arrow: ", OSError, pa.ArrowException):
             parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
     if not parts:
@@ -106,8 +107,19 @@ def _mapped(folder: Path) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _read(file: Path, key: str) -> list[Any]:
+class _Splits(TypedDict):
+    splits: list[str]
+
+
+class _File(TypedDict):
+    filename: str
+
+
+class _State(TypedDict):
+    _data_files: list[_File]
+
+
+def _read(file: Path, hint: Any) -> Any:
     expected = "); expected what save_to_disk of `datasets` writes"
-    errors = (OSError, ValueError, KeyError, TypeError)
-    with explained(f"{file} cannot be read (", *errors, after=expected):
-        return list(json.loads(file.read_text(encoding="utf-8"))[key])
+    with explained(f"{file} cannot be read (", after=expected):
+        return read_json(file, hint)

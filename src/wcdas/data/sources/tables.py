@@ -17,6 +17,7 @@ from wcdas.data.classes import encode_labels, read_class_names
 from wcdas.data.dataset import BytesImages, Dataset, FileImages
 from wcdas.data.sources.assembly import Images, Options, dataset_of_images
 from wcdas.errors import InputError, explained
+from wcdas.files import check_regular
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target")
 TEST_WORDS = ("test", "validation", "valid", "val")
@@ -73,6 +74,7 @@ def read_images(
 
 
 def read_schema(file: Path) -> pa.Schema:
+    check_regular(file)
     with explained(f"{file} cannot be read as Parquet: ", OSError, pa.ArrowException):
         stored = pq.read_metadata(file)
         schema = stored.schema.to_arrow_schema()
@@ -82,6 +84,7 @@ def read_schema(file: Path) -> pa.Schema:
 
 
 def read_columns(file: Path, columns: list[str]) -> pa.Table:
+    check_regular(file)
     with explained(f"{file} cannot be read as Parquet: ", OSError, pa.ArrowException):
         return pq.read_table(file, columns=columns, partitioning=None)
 
