@@ -4,10 +4,12 @@ import os
 import shutil
 
 import pytest
+import torch
 
 import wcdas
-from wcdas.errors import InputError
+from wcdas.errors import InputError, WorkError
 from wcdas.files import locked
+from wcdas.run import checkpoint
 from wcdas.run.folder import RunFolder
 
 QUICK = {"epochs": 2, "backbone.name": "resnet8"}
@@ -122,3 +124,23 @@ def test_a_run_at_work_is_left_alone(run):
     assert not (run.path / "metrics.json").exists()
     wcdas.train(out=run.path, resume=True, device="cpu", report=False)
     assert run.is_finished
+
+
+@pytest.mark.parametrize("state", [{"step": 1}, [1], {"stage": "one"}, {"place": torch.ones(2)}])
+def test_a_checkpoint_of_another_is_refused(run, state):
+    """Its digest is right, so it is read."""
+    (run.path / "metrics.json").unlink()
+    checkpoint.save(run.checkpoints, 10**8, state)
+    with pytest.raises((InputError, WorkError), match=r"[Dd]elete") as refused:
+        wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+    assert "\n" not in str(refused.value)
+
+
+def test_weights_of_another_network_in_a_checkpoint_are_refused(run):
+    newest = max(run.checkpoints.glob("*.pt"))
+    state = torch.load(newest, weights_only=True)
+    state["model"] = {"x": torch.ones(1)}
+    (run.path / "metrics.json").unlink()
+    checkpoint.save(run.checkpoints, 10**8, state)
+    with pytest.raises(InputError, match=r"is not of this run: .*; delete it"):
+        wcdas.train(out=run.path, resume=True, device="cpu", report=False)

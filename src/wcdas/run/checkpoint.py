@@ -6,12 +6,15 @@ that was torn or damaged is recognised and the one before it is loaded.
 
 import hashlib
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from wcdas.files import write_synced
+from wcdas.errors import InputError, WorkError, first_line
+from wcdas.files import read_bytes, write_synced
+from wcdas.shapes import check_shape
 
 KEPT = 2
 
@@ -36,13 +39,24 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
 def load_latest(folder: Path) -> dict[str, Any] | None:
     """The newest checkpoint that is whole, or None."""
     for path in _newest_first(folder):
-        data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest()[:16] == path.stem.split("-")[1]:
-            state: dict[str, Any] = torch.load(
-                io.BytesIO(data), map_location="cpu", weights_only=True
-            )
-            return state
+        with suppress(InputError):  # a pipe, or a folder
+            data = read_bytes(path)
+            if hashlib.sha256(data).hexdigest()[:16] == path.stem.split("-")[1]:
+                return _loaded(path, data)
     return None
+
+
+def _loaded(path: Path, data: bytes) -> dict[str, Any]:
+    """A file with the right digest in its name that was not written by `save` is a stranger's."""
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        check_shape(state, dict[str, Any], path.name)
+    except Exception as error:  # PyTorch's reader stumbles anywhere over other contents
+        raise WorkError(
+            f"{path} was not written by wcdas ({first_line(error)}); code in a file is never run. "
+            "Delete the file, and the run goes on from the one before"
+        ) from None
+    return state
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -2,13 +2,13 @@
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from rich.console import Console
 
 from wcdas.data.samplers import MetaSampler
-from wcdas.errors import WorkError, first_line
+from wcdas.errors import WorkError, explained, first_line
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead, ConcentrationHead
 from wcdas.interrupt import Interrupt, number_of
@@ -23,13 +23,26 @@ from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
 from wcdas.run.prediction import measure
 from wcdas.run.stage import StageTraining, enter_stage, let_method_begin
+from wcdas.shapes import check_shape
 
 CHECKPOINT_SECONDS = 300  # inside an epoch
 EPOCH_SECONDS = 15  # epochs that end sooner after a checkpoint have none of their own
 AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
 SHOWN = ("top1", "balanced_accuracy", *GROUPS)
 
+UNFIT = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+
 Facts = dict[str, Any]
+
+
+class Place(TypedDict):
+    """Where in a run a checkpoint belongs."""
+
+    stage: int
+    epoch: int
+    step: int
+    global_step: int
+    logged: int
 
 
 class Loop:
@@ -59,6 +72,9 @@ class Loop:
         """Train from the beginning, or from the last checkpoint in the folder."""
         run, optimizer = self.run, None
         state = checkpoint.load_latest(run.folder.checkpoints)
+        if state is not None:
+            with self._fits():
+                check_shape(state, Place, "it")
         first = state["stage"] if state else 0
         if run.ranks.is_main:
             run.folder.failure.unlink(missing_ok=True)
@@ -76,12 +92,19 @@ class Loop:
             if stop := int(largest(torch.tensor(self._stop(), device=run.ranks.device))):
                 raise stopped(run.folder.path, stop)
 
+    def _fits(self) -> AbstractContextManager[None]:
+        """The block is about a checkpoint that should be this run's."""
+        where = f"the newest checkpoint in {self.run.folder.checkpoints} is not of this run: "
+        after = "; delete it, and the run goes on from the one before"
+        return explained(where, *UNFIT, after=after)
+
     def train_stage(self, stage: StageTraining, state: dict[str, Any] | None = None) -> None:
         """Train a stage from its beginning, or from the state of a checkpoint in it."""
         run, epochs = self.run, stage.stage.epochs
         epoch = step = 0
         if state is not None:
-            stage.load_state_dict(state)
+            with self._fits():
+                stage.load_state_dict(state)
             self.steps, self.epochs = state["global_step"], state["logged"]
             epoch, step = state["epoch"], state["step"]
         self.saved_at = time.monotonic()
