@@ -3,6 +3,7 @@
 import pytest
 
 import wcdas
+from wcdas.errors import InterruptedRunError
 
 ONE_EPOCH = {"epochs": 1, "backbone.name": "resnet8"}
 
@@ -54,7 +55,7 @@ def test_one_that_fails_is_dropped_with_a_warning(tmp_path, where):
 
 def test_a_run_that_is_stopped_ends_without_metrics(tmp_path):
     stopping, other = Diary("epoch", KeyboardInterrupt()), Diary()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError, match="stopped; go on with: wcdas train"):
         train(tmp_path / "run", other, stopping)
     assert other.told[-1] == ("end", None)
 

@@ -23,7 +23,7 @@ Table = dict[str, Any]  # as TOML has them
 Unread = Callable[["Config", str], str | None]
 
 LARGEST_BATCH = 2**20  # more images than a machine holds at a time
-FURTHEST = 10**30  # from 0; what float32 can still multiply with
+FURTHEST = 1e38  # from 0; what float32 can hold
 EVERY_STAGE = ("epochs", "lr", "batch_size", "weight_decay")  # bare keys that set all stages
 
 

@@ -99,8 +99,9 @@ def _mapped(folder: Path) -> pa.Table:
     parts = []
     for entry in _read(folder / "state.json", _State)["_data_files"]:
         file = folder / Path(entry["filename"]).name
-        check_regular(file)
-        with explained(f"{file} cannot be read as Arrow: ", OSError, pa.ArrowException):
+        errors = (InputError, OSError, pa.ArrowException)
+        with explained(f"{file} cannot be read as Arrow: ", *errors):
+            check_regular(file)
             parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
     if not parts:
         raise InputError(f"{folder} names no Arrow files; expected what save_to_disk writes")
