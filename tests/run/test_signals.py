@@ -148,21 +148,30 @@ def test_workers_do_not_outlive_the_main_process(on_pictures, tmp_path, written)
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("parallel", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_sweep(parallel, features, tmp_path, start, written):
+def test_a_sweep(features, tmp_path, start, written):
     out = tmp_path / "sweep"
     begun = ["sweep", features, "--methods", "softmax", "--seeds", 2, "--no-report", *QUICK]
-    child = start(
-        *(*begun, "--out", out, "--parallel", parallel),
-        happens=("stay", "wcdas.run.finish.save_model"),
-    )
+    child = start(*begun, "--out", out, happens=("stay", "wcdas.run.finish.save_model"))
     child.wait_for(lambda: (out / "softmax-s0" / "checkpoint").exists())
     assert stop(child) == f"go on with: wcdas sweep --out {out} --resume"
-    again = start("sweep", "--out", out, "--resume", "--no-report", "--parallel", parallel)
+    again = start("sweep", "--out", out, "--resume", "--no-report")
     whole = start(*begun, "--out", tmp_path / "whole")
     assert [again.status(), whole.status()] == [0, 0]
     for name in ("softmax-s0", "softmax-s1"):
         written.assert_same(out / name, tmp_path / "whole" / name)
+
+
+@pytest.mark.slow
+def test_a_sweep_in_processes(features, tmp_path, start):
+    """Its runs would take hours."""
+    out, endless = tmp_path / "sweep", ["--set", "epochs=1000000", "batch_size=64"]
+    begun = ["sweep", features, "--methods", "softmax", "--seeds", 2, "--no-report", *endless]
+    child = start(*begun, "--out", out, "--parallel", 2)
+    logs = [out / f"softmax-s{seed}" / "log.jsonl" for seed in (0, 1)]
+    child.wait_for(lambda: all(log.exists() for log in logs))
+    assert stop(child) == f"go on with: wcdas sweep --out {out} --resume"
+    for log in logs:
+        assert any((log.parent / "checkpoint").iterdir())
 
 
 def test_from_the_first_moment(tmp_path):
