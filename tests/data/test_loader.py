@@ -163,6 +163,7 @@ def test_workers_leave_signals_to_the_main_process(files):
     loader.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_ended(files):
     loader = train_loader(files, workers=1)
     list(loader.epoch(sequence_of(files), 1))

@@ -143,6 +143,7 @@ def test_what_the_file_says_about_itself(odd_run, odd_names, onnx_file, tmp_path
     assert json.loads(extra["wcdas.json"]) == said
 
 
+@pytest.mark.slow
 def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
     (tmp_path / "mix.csv").write_text("3\n1\n0\n")
     model = wcdas.load(odd_run, device="cpu")

@@ -95,6 +95,7 @@ def test_killed_and_resumed(method, settings, checkpoint_seconds, killed, tmp_pa
     written.assert_same(tmp_path / "killed", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_continued_optimizer_survives(deferred, tmp_path, start, written):
     whole = start(*TRAIN, tmp_path / "whole", *deferred)
     kill_and_resume(tmp_path / "killed", deferred, start, KILLED, EVERY_STEP)

@@ -308,6 +308,7 @@ def test_what_is_shown(sweep, tmp_path, terminal):
     assert bool(re.search(r"2/2 softmax-s1 epoch 0/1 · \d+:\d\d:\d\d", said)) is terminal
 
 
+@pytest.mark.slow
 def test_room_for_decoded_images_may_change(finished, sweep, tmp_path):
     """Whether they are held on a GPU was decided when a run began, and stays."""
     out = tmp_path / "copy"
