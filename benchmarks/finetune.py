@@ -108,6 +108,7 @@ def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, wo
     train = ImageFolder(folder / "train", v2.Compose([*crop, *last]))
     centre = [v2.Resize(SIZE * 256 // 224), v2.CenterCrop(SIZE)]
     test = ImageFolder(folder / "test", v2.Compose([*centre, *last]))
+    of_train = torch.tensor([train.class_to_idx[name] for name in test.classes])
     model.reset_classifier(len(train.classes))
     model.to(device)
     counts = torch.bincount(torch.tensor(train.targets))
@@ -145,7 +146,7 @@ def run_script(kind: str, folder: Path, weights: str, epochs: int, seed: int, wo
     with torch.no_grad():
         for images, truth in DataLoader(test, 256, num_workers=workers):
             logits.append(model(images.to(device)).float().cpu())
-            labels.append(truth)
+            labels.append(of_train[truth])
     metrics = evaluate(torch.cat(logits), torch.cat(labels), counts, train.classes)
     return metrics, len(batches) * BATCH / _usual(seconds)
 
