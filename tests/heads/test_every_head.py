@@ -396,3 +396,44 @@ def test_repr_and_parametrisation(name, options):
     for key in [key for key, _ in head.named_parameters()]:
         torch.nn.utils.parametrize.register_parametrization(head, key, torch.nn.Identity())
     torch.testing.assert_close(head(features, labels), expected)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_imprinted_weights_tell_the_classes_apart(name, options):
+    """Features in one narrow cone, as those of a network with rectified features are."""
+    torch.manual_seed(0)
+    head = create_head(name, 16, 5, **options).double()
+    generator = torch.Generator().manual_seed(1)
+    means = 100 * (3 + torch.rand(5, 16, generator=generator, dtype=torch.float64))
+    head.imprint(means)
+    assert head(means).argmax(1).equal(torch.arange(5))
+
+
+@pytest.mark.parametrize("name", list_heads())
+def test_imprinting_leaves_a_class_without_images_alone(name):
+    head = create_head(name, 4, 5)
+    before = head.weight.detach().clone()
+    means = torch.rand(5, 4)
+    means[3] = 0
+    head.imprint(means)
+    assert head.weight[3].equal(before[3])
+    assert all(p.isfinite().all() for p in head.parameters())
+    assert not (head.weight == before).all(dim=1)[:3].any()
+    assert head.weight.requires_grad == (name != "lws")
+    head.imprint(torch.zeros(5, 4))  # no class has any
+    assert all(p.isfinite().all() for p in head.parameters())
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "wcdas", "wndas", "t-vmf"])
+def test_imprinted_weights_keep_their_lengths_and_have_nothing_in_common(name):
+    head = head_of(name)
+    lengths = head.weight.norm(dim=1)
+    means = 2 + batch(5)[0]
+    head.imprint(means)
+    torch.testing.assert_close(head.weight.norm(dim=1), lengths)
+    torch.testing.assert_close(head.weight @ means.sum(0), torch.zeros_like(lengths))
+    _, _, axes = torch.linalg.svd(
+        means.mean(0, keepdim=True)
+    )  # those but the first are its complement
+    own, expected = (torch.nn.functional.normalize(v @ axes[1:].T) for v in (head.weight, means))
+    torch.testing.assert_close(own, expected)

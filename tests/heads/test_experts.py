@@ -80,3 +80,13 @@ def test_wrong_features_are_named():
         make()(torch.randn(2, 4))
     with pytest.raises(ValueError, match=r"expected \(batch, 12\)"):
         make().expert_logits(torch.randn(2, 4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_expert_is_imprinted_with_its_own_features(kind):
+    head, alone = make(kind), make(kind)
+    means = torch.rand(5, 12, generator=torch.Generator().manual_seed(2))
+    head.imprint(means)
+    for expert, part in zip(alone.experts, means.split(4, dim=1), strict=True):
+        expert.imprint(part)
+    assert head(X).equal(alone(X))

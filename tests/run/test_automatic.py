@@ -53,7 +53,7 @@ def test_weights_are_fine_tuned_at_a_size_that_suits_the_images(side, size, give
     assert config.input_size == size
     assert 1.1 < config.evaluated_at / size < 1.4 or size == 64 == config.evaluated_at
     first, second = config.stages.values()
-    assert (first.algorithm, first.lr, second.algorithm) == ("adamw", 3e-4, "sgd")
+    assert (first.algorithm, first.lr, second.algorithm) == ("adamw", 6e-4, "sgd")
 
 
 def test_a_network_made_for_one_size_sees_and_is_evaluated_at_it():
@@ -61,6 +61,28 @@ def test_a_network_made_for_one_size_sees_and_is_evaluated_at_it():
     assert (config.input_size, config.evaluated_at) == (224, 224)
     config, _ = decided(64, FILE | {"backbone.name": "resnet32"})
     assert (config.input_size, config.evaluated_at) == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "lr"),
+    [
+        ("resnet18", 6e-4),
+        ("resnet32", 6e-4),
+        ("convnext_atto", 1e-4),
+        ("vit_tiny_patch16_224", 1e-4),
+    ],
+)
+def test_networks_without_batch_norm_are_changed_more_slowly(name, lr):
+    config, _ = decided(64, FILE | {"backbone.name": name})
+    assert config.stages["representation"].lr == lr
+
+
+def test_crops_are_large_and_weights_imprinted_where_a_pretrained_network_is_fine_tuned():
+    tuned, scratch = (decided(64, given)[0] for given in (FILE | {"frozen": False}, SCRATCH))
+    assert (tuned.augment.scale, tuned.stages["representation"].imprint) == (0.35, True)
+    assert (scratch.augment.scale, scratch.stages["representation"].imprint) == (0.08, False)
+    small, _ = decided(64, FILE | {"frozen": False, "input_size": 96})
+    assert small.augment.scale == 0.08  # no crop is resized there
 
 
 def test_what_is_said_wins():
@@ -71,7 +93,10 @@ def test_what_is_said_wins():
 
 
 def test_small_data_is_seen_more_often():
-    stages = [fine_tuning(n)["stages"]["representation"] for n in (8, 300, 3_000, 10_000, 10**6)]
+    stages = [
+        fine_tuning("resnet18", n)["stages"]["representation"]
+        for n in (8, 300, 3_000, 10_000, 10**6)
+    ]
     assert [stage["epochs"] for stage in stages] == [60, 60, 60, 20, 10]
     assert [stage["batch_size"] for stage in stages] == [16, 16, 64, 64, 64]
     config, _ = decided(64, FILE | {"frozen": False}, count=20_000)
@@ -107,7 +132,7 @@ def test_a_shipped_recipe_is_from_scratch_unless_weights_are_given(dataset):
     scratch, _ = decided(224, name=dataset)
     tuned, _ = decided(224, FILE, name=dataset)
     assert (scratch.backbone.weights, scratch.stages["representation"].epochs) == ("", 200)
-    expected = fine_tuning(4)["stages"]["representation"]
+    expected = fine_tuning("resnet18", 4)["stages"]["representation"]
     assert expected.items() <= vars(tuned.stages["representation"]).items()
 
 

@@ -54,7 +54,7 @@ def stopped_in(child, number=signal.SIGTERM):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_before_training_nothing_is_left(number, train, tmp_path):
-    for function in ("wcdas.api.open_data", "wcdas.run.loop.let_method_begin"):
+    for function in ("wcdas.api.open_data", "wcdas.run.loop.set_values"):
         assert stopped_in(train("run", happens=("stay", function)), number) == AGAIN
         assert not (tmp_path / "run").exists()
 

@@ -26,7 +26,7 @@ from wcdas.run.loop import Loop
 from wcdas.run.model_file import load_model
 from wcdas.run.optimizer import create_optimizer
 from wcdas.run.spec import Stage
-from wcdas.run.stage import StageTraining, enter_stage
+from wcdas.run.stage import StageTraining, enter_stage, set_values
 
 PLAIN = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "augment": "none"}
 
@@ -51,6 +51,20 @@ def weights(model):
     """All that a stage may change: the units of s and ρ stay as they are."""
     state = model.state_dict()
     return {name: value.clone() for name, value in state.items() if "_unit" not in name}
+
+
+@pytest.mark.parametrize("head", ["linear", "wcdas"])
+def test_an_imprinted_head_starts_from_the_class_means(make_loop, head):
+    loop = make_loop(head, "identity", holdout=0.1, one={"imprint": True})
+    run = loop.run
+    enter_stage(run, 0)
+    expected = copy.deepcopy(run.model.head)
+    set_values(run, 0)
+    images = run.dataset.train.subset(run.kept)
+    means = [images.vectors[images.labels == c].double().mean(0) for c in range(10)]
+    expected.imprint(torch.stack(means).float())
+    for own, same in zip(run.model.head.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(own, same)
 
 
 @pytest.mark.parametrize("parts", [2, 3, 32, 50])

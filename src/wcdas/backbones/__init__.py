@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from wcdas.backbones.adapters import add_adapters, let_learn, merge_adapters
 from wcdas.backbones.base import Backbone, Identity
@@ -132,6 +133,17 @@ def takes(name: str, built_for: int, size: int) -> bool:
         except Exception:  # networks stumble anywhere over other sizes
             return False
     return True
+
+
+@cache
+def has_batch_norm(name: str) -> bool:
+    """Whether a backbone normalises over the batch, as convolutional networks mostly do."""
+    with torch.device("meta"):
+        try:
+            backbone = create_backbone(name, input_size=demanded_size(name) or 224)
+        except InputError:
+            return False
+    return any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in backbone.modules())
 
 
 def check_timm_name(name: str) -> None:

@@ -124,6 +124,25 @@ class Head(nn.Module):
                 losses = losses * sample_weight.to(losses)
         return reduced(losses, reduction)
 
+    @torch.no_grad()
+    def imprint(self, means: Tensor) -> None:
+        """Point the weights to the mean features of their classes, (num_classes, in_features), but
+        for what all of these have in common:
+
+            w_j = ‖w_j‖ · unit(μ_j − (μ_j·c)c),    c = unit(Σ_j μ_j).
+
+        Rectified features lie in a cone, and c, its axis, tells no class from another. The weights
+        of a class without images, whose mean is 0, stay as they are.
+
+        H. Qi, M. Brown, D. G. Lowe, "Low-Shot Learning with Imprinted Weights", 2018
+        (arXiv:1712.07136), where c stays in.
+        """
+        mu = means.to(self.weight)
+        c = unit(mu.sum(dim=0))[0]
+        way, distance = unit(mu - torch.outer(mu @ c, c))
+        length = torch.linalg.vector_norm(self.weight, dim=1, keepdim=True)
+        self.weight.copy_(torch.where(distance.unsqueeze(1) > 0, length * way, self.weight))
+
     def built_options(self) -> dict[str, Any]:
         """The options that build a head of this shape, to load its weights into."""
         return {}

@@ -53,6 +53,10 @@ class ExpertsHead(Head):
         """Every expert, and its own features."""
         return zip(self.experts, features.split(self.sizes, dim=1), strict=True)
 
+    def imprint(self, means: Tensor) -> None:
+        for head, part in self.parts(means):
+            head.imprint(part)
+
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         w = self.expert_weights.to(x.dtype).view(-1, 1, 1)
         return (w * self._each(x, labels)).sum(0)

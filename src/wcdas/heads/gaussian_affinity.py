@@ -70,6 +70,12 @@ class GaussianAffinityHead(Head):
         self.feature_scale.copy_(torch.where(self.scale_is_set, self.feature_scale, fitted))
         self.scale_is_set.fill_(True)
 
+    @torch.no_grad()
+    def imprint(self, means: Tensor) -> None:
+        """Put the first prototype of every class where its features are."""
+        scaled = self.feature_scale * means.to(self.weight)
+        self.weight.copy_(torch.where(scaled.any(dim=1, keepdim=True), scaled, self.weight))
+
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         x, w = self.feature_scale.to(x.dtype) * x, self.prototypes.to(x.dtype).flatten(0, 1)
         squares = x.square().sum(1, keepdim=True) + w.square().sum(1) - 2 * matmul(x, w.mT)

@@ -12,6 +12,7 @@ from wcdas.backbones import (
     can_be_cut,
     create_backbone,
     demanded_size,
+    has_batch_norm,
     takes,
 )
 from wcdas.backbones.pretrained import EXTRA, PACKAGES
@@ -26,6 +27,7 @@ from wcdas.threads import choose_threads
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
 SMALL = 64  # pixels; up to here the CIFAR network where training starts from scratch
 LARGEST_ZOOM = 8  # images of 32 pixels at 256
+SMALLEST_CROP = 0.35  # of the area of an image that a pretrained network is fine-tuned on
 TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
 FROM_SCRATCH = "resnet32"
 PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
@@ -45,20 +47,22 @@ def threads_for(config: Config, device: str) -> tuple[int | None, str]:
     return choose_threads(config.input_size if tiny else 0)
 
 
-def fine_tuning(images: int) -> Table:
+def fine_tuning(backbone: str, images: int) -> Table:
     """Return how pretrained weights are fine-tuned on so many images, in the form of a recipe.
 
-    They have learnt already, so they are changed slowly, and against overfitting rare classes there
-    are strong augmentation and a mean of the weights; small data is seen more often.
+    They have learnt already, so the head starts from the features that they have, they are changed
+    slowly, transformers and their like most of all, and against overfitting rare classes there are
+    strong augmentation and a mean of the weights; small data is seen more often.
     """
     epochs = min(max(200_000 // images, 10), 60)
     batch_size = _batch_size(images, 64)
     representation: Table = {
+        "imprint": True,
         "algorithm": "adamw",
-        "lr": 3e-4,
+        "lr": 6e-4 if has_batch_norm(backbone) else 1e-4,
         "weight_decay": 0.05,
         "warmup": 1.0,
-        "ema": 0.998,
+        "ema": 0.99,
         "epochs": epochs,
         "batch_size": batch_size,
         "augment": "trivial-augment",
@@ -141,7 +145,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         own += ", and it wants to see more" if size > 1.2 * dataset.image_side else ""
         notes.append(f"input size {size}, {own}; another with --set input_size=…")
     images = len(dataset.train)
-    epochs = chosen.epochs or fine_tuning(images)["stages"]["representation"]["epochs"]
+    epochs = chosen.epochs or fine_tuning(name, images)["stages"]["representation"]["epochs"]
     in_epochs = f"{epochs} epoch{'s' * (epochs != 1)}"
     passes = epochs * images * (size / 224) ** 2
     if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
@@ -161,6 +165,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         )
         return table, notes
     if not chosen.frozen and chosen.crops and size >= RESIZED_CROP_FROM:
+        table["augment"] = table.get("augment", {}) | {"scale": SMALLEST_CROP}
         larger = 32 * round(1.25 * size / 32)
         if demanded_size(name) is None and takes(name, size, larger):
             table["evaluation_size"] = larger

@@ -22,7 +22,7 @@ from wcdas.run.diagnosis import BOUND, diagnose
 from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
 from wcdas.run.prediction import measure
-from wcdas.run.stage import StageTraining, enter_stage, let_method_begin
+from wcdas.run.stage import StageTraining, enter_stage, set_values
 from wcdas.shapes import check_shape
 
 CHECKPOINT_SECONDS = 300  # inside an epoch
@@ -85,7 +85,7 @@ class Loop:
                     continue
                 if index > first or state is None:
                     with self._stopped_at_once():
-                        let_method_begin(run, index)
+                        set_values(run, index)
                 stage = StageTraining(run, index, optimizer)
                 self.train_stage(stage, state if index == first else None)
                 optimizer = stage.optimizer

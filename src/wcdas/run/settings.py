@@ -26,6 +26,7 @@ from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, unknown
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import (
+    FROM_SCRATCH,
     LARGEST_ZOOM,
     Chosen,
     automatic,
@@ -283,12 +284,13 @@ def resolve(
     table: Table = {"options": dict(hooks.options)} | copy.deepcopy(dict(hooks.defaults))
     shipped = read_recipe(dataset) if dataset in list_recipes() else {}
     below = [suitable, shipped]
+    network = _merged(layer.get("backbone", {}) for layer in (*below, *given))
     if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
         kept = ("backbone", "input_size")
-        network = {key: value for key, value in suitable.items() if key in kept}
-        below += [network, on_features(images)]
-    elif _merged(layer.get("backbone", {}) for layer in (suitable, *given)).get("weights"):
-        below.append(fine_tuning(images))
+        decided = {key: value for key, value in suitable.items() if key in kept}
+        below += [decided, on_features(images)]
+    elif network.get("weights"):
+        below.append(fine_tuning(str(network.get("name", FROM_SCRATCH)), images))
     for layer in itertools.chain.from_iterable(for_method(part, method) for part in below):
         _lay(table, _for_stages(_spread(layer, table["stages"]), table["stages"]))
     *recipes, settings = given

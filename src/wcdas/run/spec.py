@@ -131,6 +131,9 @@ class Stage:
     head: str = key(
         "keep", "`keep`, `fresh`, or the name of a head that is built from the one before"
     )
+    imprint: bool = key(
+        False, "whether class weights start from the mean features of their classes"
+    )
     sampler: str = key("instance-balanced", "`wcdas list samplers`")
     sampler_options: Mapping[str, Any] = key(
         dict, "of the sampler, such as `per_class` of `class-aware`"

@@ -13,6 +13,7 @@ from wcdas.backbones import let_learn
 from wcdas.data.loader import Batch
 from wcdas.data.samplers import MetaSampler
 from wcdas.heads.margins import AnnealedMarginHead
+from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import next_head
 from wcdas.methods.method import StageStart, StepBatch, plain_model
 from wcdas.processes import total
@@ -37,9 +38,9 @@ def enter_stage(run: TrainingRun, index: int) -> None:
         model.backbone = nn.SyncBatchNorm.convert_sync_batchnorm(model.backbone)
 
 
-def let_method_begin(run: TrainingRun, index: int) -> None:
-    """Let the method set values when a stage begins."""
-    name, _ = run.stages[index]
+def set_values(run: TrainingRun, index: int) -> None:
+    """Set the values that a stage begins with, the method's and the class weights."""
+    name, stage = run.stages[index]
     if run.method.begin_stage is not None:
         start = StageStart(
             name,
@@ -50,6 +51,9 @@ def let_method_begin(run: TrainingRun, index: int) -> None:
         )
         with torch.no_grad():
             run.method.begin_stage(run.model, start)
+    if stage.imprint:
+        features, labels = training_features(run, run.kept)
+        run.model.head.imprint(class_means(features, labels, run.dataset.num_classes)[0])
 
 
 class Clock:
