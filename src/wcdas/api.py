@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from wcdas.report import report_on
 from wcdas.run.automatic import threads_for
 from wcdas.run.build import build_run
 from wcdas.run.callbacks import Callback, Followers
-from wcdas.run.console import announce, tell, warn
+from wcdas.run.console import announce, busy, tell, warn
 from wcdas.run.finish import Outputs, finish
 from wcdas.run.folder import (
     RunFolder,
@@ -136,7 +136,7 @@ def train(
     if out is not None:
         check_free(Path(out))
     with ranks(device) as here:
-        with _busy(console, "reading the data"):
+        with busy(console, "reading the data"):
             opened = _open(source, request.data, skip_bad, name)
             dataset = request.ask_about_mirroring(opened)
             config, notes = agreed(
@@ -198,7 +198,7 @@ def sweep(
     if stored is not None and not folder.unfinished(plan):
         folder.write_results(plan, {})
         return Sweep(folder.path)
-    with _busy(console, "reading the data"):
+    with busy(console, "reading the data"):
         dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
         requests = {method: plan.request(method) for method in plan.methods}
         for request in requests.values():
@@ -209,7 +209,7 @@ def sweep(
         }
         configs = {method: config for method, (config, _) in resolved.items()}
         plan, configs = settled(plan, configs, dataset, folder, stored)
-    with _busy(console, "preparing the models"):
+    with busy(console, "preparing the models"):
         readers = spare_cores() if workers is None else workers
         trained_on = frozen_for(configs, dataset, readers)
         one = trained_on[plan.methods[0]]
@@ -313,7 +313,7 @@ def _resume(
     count, finished = stored["info"].get("threads"), folder.is_finished
     if data is not None or not finished:
         source = config.data["source"]
-        with _busy(around.console, "reading the data"):
+        with busy(around.console, "reading the data"):
             opened = source if data is None else data
             dataset = _open(opened, config.data, skip_bad, short_name(source))
         same_data(stored, dataset)
@@ -350,7 +350,7 @@ def _train(
     ):
         console = around.console if here.is_main else None
         workers = spare_cores() if around.workers is None else around.workers
-        with _busy(console, "preparing the model"):
+        with busy(console, "preparing the model"):
             method = find_method(config.method)
             trained_on = features or dataset
             if config.frozen and features is None:
@@ -375,13 +375,13 @@ def _train(
                 compute_features(trained_on, here, workers, console)
             if created:
                 folder.create(table)
-            with _busy(console, "decoding the images"):
+            with busy(console, "decoding the images"):
                 _ = run.train_images, run.test_images
             with followers.of(folder, table):
                 Loop(run, followers, interrupt, console).train()
                 outputs = finish(run)
         if around.report and outputs is not None:
-            with _busy(console, "writing the report"):
+            with busy(console, "writing the report"):
                 _report(folder, outputs, dataset, console)
 
 
@@ -417,8 +417,3 @@ def _deterministic(wanted: bool) -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def _busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
-    """Show a sign of life on a terminal while there is nothing to count."""
-    return nullcontext() if console is None else console.status(what)

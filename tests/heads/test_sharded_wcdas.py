@@ -63,6 +63,11 @@ def measured(rank, world):
             torch.equal(a, b)
             for a, b in zip(head.whole().parameters(), whole.parameters(), strict=True)
         )
+        means = 3 + numbers(CLASSES, FEATURES, seed=3)
+        whole.imprint(means)
+        head.imprint(means)
+        torch.testing.assert_close(head.whole().weight, whole.weight)
+        head.load_whole(whole)
         x = X[rows].clone().requires_grad_()
         for kind, given in LOSSES.items():
             loss = head.loss(x, **given(rows))

@@ -124,7 +124,6 @@ class Head(nn.Module):
                 losses = losses * sample_weight.to(losses)
         return reduced(losses, reduction)
 
-    @torch.no_grad()
     def imprint(self, means: Tensor) -> None:
         """Point the weights to the mean features of their classes, (num_classes, in_features), but
         for what all of these have in common:
@@ -137,11 +136,7 @@ class Head(nn.Module):
         H. Qi, M. Brown, D. G. Lowe, "Low-Shot Learning with Imprinted Weights", 2018
         (arXiv:1712.07136), where c stays in.
         """
-        mu = means.to(self.weight)
-        c = unit(mu.sum(dim=0))[0]
-        way, distance = unit(mu - torch.outer(mu @ c, c))
-        length = torch.linalg.vector_norm(self.weight, dim=1, keepdim=True)
-        self.weight.copy_(torch.where(distance.unsqueeze(1) > 0, length * way, self.weight))
+        point(self.weight, off_axis(means))
 
     def built_options(self) -> dict[str, Any]:
         """The options that build a head of this shape, to load its weights into."""
@@ -149,6 +144,20 @@ class Head(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, num_classes={self.num_classes}"
+
+
+def off_axis(means: Tensor) -> Tensor:
+    """What every class's mean feature has beside their common axis: μ_j − (μ_j·c)c."""
+    c = unit(means.sum(dim=0))[0]
+    return means - torch.outer(means @ c, c)
+
+
+@torch.no_grad()
+def point(weight: Tensor, directions: Tensor) -> None:
+    """Turn weights to directions, but for those to 0; they keep their lengths."""
+    way, distance = unit(directions.to(weight))
+    length = torch.linalg.vector_norm(weight, dim=1, keepdim=True)
+    weight.copy_(torch.where(distance.unsqueeze(1) > 0, length * way, weight))
 
 
 def _cross_entropy(

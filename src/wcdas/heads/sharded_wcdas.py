@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from wcdas import processes
-from wcdas.heads.base import Head
+from wcdas.heads.base import Head, off_axis, point
 from wcdas.heads.functional import chunked, plain
 from wcdas.heads.functional.arithmetic import matmul, unit
 from wcdas.heads.wcdas import WCDASHead
@@ -99,6 +99,9 @@ class ShardedWCDASHead(Head):
         parts = plain.Parts(negatives.logsumexp(0), target.sum(0), total.sum(0))
         start = dist.get_rank() * len(x)
         return parts.losses(self.num_classes, label_smoothing)[start : start + len(x)]
+
+    def imprint(self, means: Tensor) -> None:
+        point(self.shard.weight, off_axis(means)[self.classes])
 
     @torch.no_grad()
     def whole(self) -> WCDASHead:

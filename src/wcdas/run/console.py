@@ -3,7 +3,9 @@
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -31,6 +33,11 @@ def warn(console: Console | None, text: str) -> None:
     if console is None:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
     tell(console, f"warning: {text}")
+
+
+def busy(console: Console | None, what: str) -> AbstractContextManager[Any]:
+    """Show a sign of life on a terminal while there is nothing to count."""
+    return nullcontext() if console is None else console.status(what)
 
 
 def announce(
@@ -67,6 +74,7 @@ def _described(config: Config, name: str, stage: Stage) -> str:
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
     mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix", "ema") if (v := getattr(stage, k)))
+    mixed += ", class weights from mean features" * stage.imprint
     steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"
     return (
         f"  {name}: {stage.epochs} epoch{'s' * (stage.epochs != 1)}, {stage.sampler} sampling, "

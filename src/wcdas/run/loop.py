@@ -17,7 +17,7 @@ from wcdas.rng import seeded, stream
 from wcdas.run import checkpoint
 from wcdas.run.build import TrainingRun
 from wcdas.run.callbacks import Followers
-from wcdas.run.console import StageProgress, tell, warn
+from wcdas.run.console import StageProgress, busy, tell, warn
 from wcdas.run.diagnosis import BOUND, diagnose
 from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
@@ -84,7 +84,7 @@ class Loop:
                 if index < first:
                     continue
                 if index > first or state is None:
-                    with self._stopped_at_once():
+                    with self._stopped_at_once(), busy(self.console, "class weights"):
                         set_values(run, index)
                 stage = StageTraining(run, index, optimizer)
                 self.train_stage(stage, state if index == first else None)
