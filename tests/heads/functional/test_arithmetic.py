@@ -1,8 +1,12 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from wcdas.heads.functional.arithmetic import (
+    _is_tf32,
     _matmul_ieee,
     full_precision,
     matmul,
@@ -44,21 +48,70 @@ def test_the_operator_is_registered_whole():
     assert torch.autograd.gradcheck(_matmul_ieee, (x, y))
 
 
+def by_the_old_interface(wanted):
+    torch.backends.cuda.matmul.allow_tf32 = wanted
+
+
+def by_the_new_interface(wanted):
+    torch.backends.cuda.matmul.fp32_precision = "tf32" if wanted else "none"
+
+
+def by_a_word(wanted):
+    torch.set_float32_matmul_precision("high" if wanted else "highest")
+
+
+INTERFACES = [by_the_old_interface, by_the_new_interface, by_a_word]
+
+
+@pytest.fixture(params=INTERFACES)
+def switch(request):
+    """Turns TF32 on or off."""
+    yield request.param
+    request.param(False)
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def test_tf32_is_noticed_whoever_turned_it_on_and_stays_as_it_was(switch):
+    assert not _is_tf32()
+    switch(True)
+    assert _is_tf32()
+    a, b, seen = torch.randn(4, 3), torch.randn(3, 5), []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten.mm.default:
+                seen.append(_is_tf32())
+            return function(*args, **(kwargs or {}))
+
+    with Watched():  # the operator itself hides what it calls
+        product = _matmul_ieee._init_fn(a, b)
+    assert seen == [False]
+    assert _is_tf32()
+    torch.testing.assert_close(product, a @ b)
+
+
+def test_threads_leave_the_switch_as_it_was(switch):
+    switch(True)
+    a, b = torch.randn(40, 30), torch.randn(30, 50)
+    with ThreadPoolExecutor(8) as pool:
+        products = list(pool.map(lambda _: _matmul_ieee(a, b), range(200)))
+    assert all(product.equal(products[0]) for product in products)
+    assert _is_tf32()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("compiled", [False, True])
-def test_tf32_stays_out_of_the_product_and_its_gradient(compiled):
+def test_tf32_stays_out_of_the_product_and_its_gradient(compiled, switch):
     a = torch.randn(256, 512, device="cuda", requires_grad=True)
     b = torch.randn(512, 256, device="cuda")
     exact = (a.double() @ b.double()).float()
     exact_gradient = (torch.ones(256, 256, device="cuda").double() @ b.double().mT).float()
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        rough = a @ b
-        product = (torch.compile(matmul) if compiled else matmul)(a, b)
-        (gradient,) = torch.autograd.grad(product.sum(), a)
-        assert torch.backends.cuda.matmul.allow_tf32
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
+    switch(True)
+    rough = a @ b
+    product = (torch.compile(matmul) if compiled else matmul)(a, b)
+    (gradient,) = torch.autograd.grad(product.sum(), a)
+    assert _is_tf32()
+    switch(False)
     assert (rough - exact).norm() > 1e-4 * exact.norm()
     assert (product - exact).norm() < 1e-6 * exact.norm()
     assert (gradient - exact_gradient).norm() < 1e-6 * exact_gradient.norm()

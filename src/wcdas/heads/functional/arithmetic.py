@@ -5,6 +5,7 @@ Heads compute in float32, in float64 for float64 features, whatever autocast say
 Angles stay clear of TF32 too; a linear head leaves that to the user, as `nn.Linear` does.
 """
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,20 +25,31 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """a @ b for matrices, never in TF32: cos θ near 1 needs every bit of its mantissa."""
-    if a.is_cuda and a.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32:
+    # What is compiled cannot ask; its product asks when it runs.
+    if a.is_cuda and a.dtype == torch.float32 and (torch.compiler.is_compiling() or _is_tf32()):
         return _matmul_ieee(a, b)
     return a @ b
+
+
+def _is_tf32() -> bool:
+    """Whether products are in TF32, whichever of PyTorch's interfaces said so."""
+    return str(torch.backends.cuda.matmul.fp32_precision) == "tf32"
+
+
+_ONE_AT_A_TIME = threading.Lock()  # the switch is the process's
 
 
 # An operator of its own, so that the backward pass and compiled code keep the precision too.
 @torch.library.custom_op("wcdas::matmul_ieee", mutates_args=())
 def _matmul_ieee(a: Tensor, b: Tensor) -> Tensor:
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        return a @ b
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = allowed
+    with _ONE_AT_A_TIME:
+        if not _is_tf32():
+            return a @ b
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        try:
+            return a @ b
+        finally:
+            torch.backends.cuda.matmul.fp32_precision = "tf32"
 
 
 @_matmul_ieee.register_fake
