@@ -167,6 +167,7 @@ class ResidualFunction(torch.autograd.Function):
             return None, None, *plain_gradients(ctx, network, images, parameters, gradient)
         x, y0, a0, *kept = tensors[5 * count - 1 :]
         gammas, betas = parameters[count : 2 * count], parameters[2 * count :]
+        sums = sums.clone()  # what is kept serves a second backward pass, too
         backward = Pass(network, len(images), gammas, betas, sums, packed)
         by_weights: list[Tensor | None] = [None] * count
         used = []  # beside the way back, so it must not go before the two join

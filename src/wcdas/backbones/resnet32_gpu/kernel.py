@@ -68,18 +68,27 @@ def compiled(source: str, name: str, capability: str) -> bytes:
 
     version = f"{torch.version.cuda} {capability}\n"
     path = cache_folder() / f"{hashlib.sha256((version + source).encode()).hexdigest()}.cubin"
-    try:
-        return path.read_bytes()
-    except OSError:
-        binary, _ = _nvrtc_compile(source, name, compute_capability=capability)
+    if (kept := _read(path)) is not None:
+        return kept
+    binary, _ = _nvrtc_compile(source, name, compute_capability=capability)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         own = path.with_suffix(f".{os.getpid()}")
-        own.write_bytes(binary)
+        own.write_bytes(hashlib.sha256(binary).digest() + binary)
         own.replace(path)
     except OSError:  # nowhere to keep it: the next start compiles again
         pass
     return binary
+
+
+def _read(path: Path) -> bytes | None:
+    """A binary behind its own digest; None where there is none, or a damaged one."""
+    try:
+        kept = path.read_bytes()
+    except OSError:
+        return None
+    size = hashlib.sha256().digest_size
+    return kept[size:] if hashlib.sha256(kept[size:]).digest() == kept[:size] else None
 
 
 def cache_folder() -> Path:

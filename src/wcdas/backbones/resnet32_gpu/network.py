@@ -20,6 +20,9 @@ from wcdas.backbones.resnet32_gpu.kernel import kernels_on
 from wcdas.backbones.resnet32_gpu.plan import FIRST_CHANNELS, PLACES, Plan, plan_of
 from wcdas.streams import Beside
 
+# What a PyTorch without a compiler raises, or one whose way to it is another.
+UNFIT = (AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError)
+
 
 def fuse(network: Any) -> None:
     """Let `network.forward_map` run through the kernels; parameters and state_dict stay.
@@ -38,7 +41,7 @@ def forward_map(network: Any, images: Tensor) -> Tensor:
         return type(network).forward_map(network, images)
     try:
         launch = kernels_on(images.device, plan.kernels).launch
-    except (ImportError, OSError, RuntimeError) as error:  # no compiler in this PyTorch
+    except UNFIT as error:
         del network.forward_map
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         warnings.warn(
