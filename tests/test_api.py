@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import wcdas
+from wcdas.api import _deterministic
 from wcdas.errors import InputError
 from wcdas.run.folder import RunFolder
 
@@ -105,6 +106,21 @@ def test_state_of_the_process_is_given_back(tmp_path):
         method="softmax", settings=settings, out=tmp_path / "run", device="cpu", report=False
     )
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_runs_side_by_side_are_deterministic_while_one_of_them_wants_it():
+    on = torch.are_deterministic_algorithms_enabled
+    first, second, plain = (_deterministic(wanted) for wanted in (True, True, False))
+    first.__enter__()
+    second.__enter__()
+    plain.__enter__()
+    assert on()
+    first.__exit__(None, None, None)
+    assert on()
+    plain.__exit__(None, None, None)
+    assert on()
+    second.__exit__(None, None, None)
+    assert not on()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Train, sweep and check data in one call each."""
 
 import shlex
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -213,7 +214,8 @@ def sweep(
         readers = spare_cores() if workers is None else workers
         trained_on = frozen_for(configs, dataset, readers)
         one = trained_on[plan.methods[0]]
-        parallel = runs_at_a_time(parallel, len(folder.unfinished(plan)), device, one)
+        wanted = parallel
+        parallel = runs_at_a_time(wanted, len(folder.unfinished(plan)), device, one)
         check_known(plan, parallel, device, one)
         weights = check_buildable(configs, trained_on, folder, readers)
     workers = shared_workers(workers, parallel)
@@ -236,6 +238,8 @@ def sweep(
     if count is not None:
         count = folder.threads(plan) or max(1, count // parallel)
     notes |= {why: None} if why else {}
+    if wanted is not None and parallel < wanted:
+        notes[f"{parallel} runs at a time, since more than these gain nothing on one GPU"] = None
     run_sweep(
         plan,
         configs,
@@ -409,11 +413,29 @@ def _open(source: Source, options: Mapping[str, Any], skip_bad: bool, name: str)
     return replace(open_data(source, options, skip_bad), name=name)
 
 
-@contextmanager
-def _deterministic(wanted: bool) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(wanted)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
+class _Deterministic:
+    """PyTorch's switch is the process's: of runs in several threads it is on while one wants it,
+    and at the end as it was before the first."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.wanted: list[bool] = []  # by the runs at work
+        self.before = False
+
+    @contextmanager
+    def __call__(self, wanted: bool) -> Iterator[None]:
+        with self.lock:
+            if not self.wanted:
+                self.before = torch.are_deterministic_algorithms_enabled()
+            self.wanted.append(wanted)
+            torch.use_deterministic_algorithms(any(self.wanted))
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.wanted.remove(wanted)
+                left = any(self.wanted) if self.wanted else self.before
+                torch.use_deterministic_algorithms(left)
+
+
+_deterministic = _Deterministic()

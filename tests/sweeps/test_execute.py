@@ -11,12 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import wcdas
 from wcdas.errors import InputError, InterruptedRunError, WorkError
 from wcdas.interrupt import Interrupt
 from wcdas.methods import METHODS
-from wcdas.sweeps.execute import in_process, on_own_stream, one_by_one, side_by_side, train_command
+from wcdas.sweeps import execute
+from wcdas.sweeps.execute import (
+    in_process,
+    on_own_stream,
+    one_by_one,
+    runs_at_a_time,
+    side_by_side,
+    train_command,
+)
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import SweepRun
 
@@ -45,6 +54,16 @@ def test_every_run_ends_and_no_more_than_asked_for_are_at_work(at_a_time):
     reasons = {2: "the loss became NaN", 3: "ZeroDivisionError: a fault"}
     assert dict(ended) == {run: reasons.get(run.seed) for run in RUNS}
     assert max(most) == at_a_time
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "done"),
+    [("cuda", 12, 8), ("cuda", 8, 8), ("cuda", 3, 3), ("cuda", 1, 1), ("cpu", 12, 12)],
+)
+def test_threads_on_a_gpu_are_no_more_than_there_are_streams_for(device, asked, done, monkeypatch):
+    monkeypatch.setattr(execute, "choose_device", torch.device)
+    digits = wcdas.open_dataset("digits-lt")
+    assert runs_at_a_time(asked, 20, device, digits) == done
 
 
 def test_a_stop_reaches_all_threads():

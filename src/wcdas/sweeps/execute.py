@@ -28,16 +28,20 @@ from wcdas.streams import own_stream
 from wcdas.sweeps.plan import SweepRun
 
 POLL_SECONDS = 0.05
-AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30  # runs at a time on a GPU; more than 8 gain nothing
+# Runs at a time on a GPU: more than 8 gain nothing, and would share PyTorch's 32 streams, of which
+# each takes four.
+AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30
 
 Do = Callable[[SweepRun, Interrupt], None]
 Ended = Generator[tuple[SweepRun, str | None], None, None]  # a run, and why it failed if it did
 
 
 def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
-    """Return what was asked for; else as many as fit: one, but for small images on a GPU."""
+    """Return what was asked for, of threads that share a GPU `AT_MOST`; else as many as fit: one,
+    but for small images on a GPU."""
     if parallel is not None:
-        return parallel
+        apart = parallel == 1 or in_processes(parallel, device, dataset)
+        return parallel if apart else min(parallel, AT_MOST)
     small = not isinstance(dataset.train, StoredImages) and dataset.input_size <= SMALL
     chosen = choose_device(device)
     if not small or chosen.type != "cuda":
