@@ -12,7 +12,9 @@ import torch
 import wcdas
 from wcdas.errors import InputError, WorkError
 from wcdas.run import checkpoint
+from wcdas.run import loop as loop_module
 from wcdas.run.folder import failures_explained
+from wcdas.run.stage import StageTraining
 
 
 def test_a_loss_that_is_no_number(tmp_path, start):
@@ -212,3 +214,33 @@ def test_outputs_that_are_no_numbers_end_a_run(tmp_path, monkeypatch):
     with pytest.raises(WorkError, match="outputs became NaN"):
         wcdas.train(method="spoilt", settings={"epochs": 1}, out=out, device="cpu", report=False)
     assert "lower rate" in (out / "failure.txt").read_text(encoding="utf-8")
+
+
+class Capturable(StageTraining):
+    """A stage as on a GPU, where its step should be one CUDA graph."""
+
+    capturable = property(lambda self: True, lambda self, value: None)
+
+
+def test_why_a_step_is_no_cuda_graph_is_written_down(make_loop, monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(loop_module, "StageTraining", Capturable)
+    monkeypatch.setattr(loop_module, "capture_step", refuse)
+    loop = make_loop("linear", "identity", one={"epochs": 2})
+    loop.train()
+    told = [line["eager"] for line in loop.run.folder.read_log()]
+    assert told == 2 * ["operation not permitted when stream is capturing"]
+
+
+def test_too_little_memory_for_a_cuda_graph_is_no_reason_to_go_on_slowly(make_loop, monkeypatch):
+    def refuse(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr(loop_module, "StageTraining", Capturable)
+    monkeypatch.setattr(loop_module, "capture_step", refuse)
+    loop = make_loop("linear", "identity", one={"epochs": 2})
+    told = r"^out of memory; lower --set batch_size=…"
+    with pytest.raises(WorkError, match=told), failures_explained(loop.run.folder.path):
+        loop.train()

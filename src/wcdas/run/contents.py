@@ -53,6 +53,7 @@ class LogLine(TypedDict):
     train_accuracy: Share
     angle: dict[str, float]
     seconds: float
+    eager: NotRequired[str]  # why a step was no CUDA graph, where it should have been
     rho: NotRequired[dict[str, float]]
     rho_at_bounds: NotRequired[dict[str, float]]
     rho_by_class: NotRequired[list[float]]

@@ -67,6 +67,7 @@ class Loop:
         self.interrupt = interrupt or Interrupt()
         self.steps = self.epochs = 0  # done in all stages together
         self.saved_at = time.monotonic()
+        self.eager = ""  # why the step of the present stage is no CUDA graph, where it should be
 
     def train(self) -> None:
         """Train from the beginning, or from the last checkpoint in the folder."""
@@ -115,6 +116,7 @@ class Loop:
         title = f"{stage.index + 1}/{len(run.stages)} {stage.name}"
         done = epoch * stage.steps + step
         stage.parallel.train()
+        self.eager = ""
         graph = self._captured(stage, epoch, step) if epoch < epochs else None
         with StageProgress(self.console, title, epochs, stage.steps, done) as progress:
             while epoch < epochs:
@@ -124,6 +126,8 @@ class Loop:
                 self._check_finite(stage, epoch, stage.steps - 1)
                 facts = _facts(stage, epoch)
                 facts["seconds"] = round(time.monotonic() - began, 3)
+                if self.eager:
+                    facts["eager"] = self.eager
                 if (epoch + 1) % every == 0 or epoch + 1 == epochs:
                     facts["test"] = self._measured(stage, epoch)
                 stage.statistics.reset()
@@ -196,9 +200,11 @@ class Loop:
         try:
             with self._stopped_at_once():
                 graph = capture_step(stage, epoch, min(start, stage.steps - 1))
+        except torch.OutOfMemoryError:  # one step at a time would not fit either
+            raise
         except RuntimeError as error:
-            why = first_line(error)
-            note = f"stage {stage.name} runs eagerly, no CUDA graph can hold it: {why}"
+            self.eager = first_line(error)
+            note = f"stage {stage.name} runs eagerly, no CUDA graph can hold it: {self.eager}"
             tell(self.console, f"note: {note}")
             return None
         seconds = time.monotonic() - began
