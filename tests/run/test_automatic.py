@@ -29,11 +29,11 @@ def weights(monkeypatch):
     """Say of which networks pretrained weights can be had."""
 
     def of(*names):
-        def build(name, **options):
+        def build(name):
             if name not in names:
                 raise WeightsUnavailable("no network")
 
-        monkeypatch.setattr(module, "create_backbone", build)
+        monkeypatch.setattr(module, "check_pretrained", build)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 0))
 

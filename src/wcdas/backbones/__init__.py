@@ -11,7 +11,7 @@ from torch import nn
 from wcdas.backbones.adapters import add_adapters, let_learn, merge_adapters
 from wcdas.backbones.base import Backbone, Identity
 from wcdas.backbones.necks import create_neck, list_necks
-from wcdas.backbones.pretrained import PACKAGES, WeightsUnavailable, packaged
+from wcdas.backbones.pretrained import PACKAGES, WeightsUnavailable, find_pretrained, packaged
 from wcdas.backbones.resnets import ResNet10, ResNet32
 from wcdas.backbones.timm_backbone import ALIASES, TimmBackbone, no_drop_path
 from wcdas.backbones.weights import load_weights, weights_file
@@ -95,15 +95,31 @@ def _own(name: str, channels: int, weights: str | Path | None, drop_path: float)
         raise no_drop_path(name, drop_path)
     backbone = BACKBONES[name](channels)
     if weights == "pretrained":
-        raise WeightsUnavailable(
-            f"there are no pretrained weights of {name!r}; train from scratch, give a file with "
-            "backbone.weights or choose a backbone of timm"
-        )
+        raise _no_pretrained(name)
     if weights is not None:
         found = weights_file(Path(weights))
         load_weights(backbone, found)
         backbone.weights_from = found.origin
     return backbone
+
+
+def check_pretrained(name: str) -> None:
+    """Raise `WeightsUnavailable` where pretrained weights of a backbone cannot be had; to build it
+    with them takes longer."""
+    import timm
+
+    if name in BACKBONES:
+        raise _no_pretrained(name)
+    check_timm_name(name)
+    name = ALIASES.get(name, name)
+    find_pretrained(name, timm.get_pretrained_cfg(name))
+
+
+def _no_pretrained(name: str) -> WeightsUnavailable:
+    return WeightsUnavailable(
+        f"there are no pretrained weights of {name!r}; train from scratch, give a file with "
+        "backbone.weights or choose a backbone of timm"
+    )
 
 
 def demanded_size(name: str) -> int | None:

@@ -10,7 +10,7 @@ from wcdas.backbones import (
     BACKBONES,
     WeightsUnavailable,
     can_be_cut,
-    create_backbone,
+    check_pretrained,
     demanded_size,
     has_batch_norm,
     takes,
@@ -128,7 +128,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         return table | _from_scratch(dataset, device, chosen), []
     names = PRETRAINED[device] if chosen.name is None else [chosen.name]
     if chosen.weights is None:
-        found = _with_weights(names, dataset, chosen)
+        found = _with_weights(names, chosen)
         if found is None:
             return _without_weights(table, dataset, device, chosen, names)
         names = [found]
@@ -189,12 +189,11 @@ def pretrained_size(name: str, dataset: Dataset) -> int:
     return demanded_size(name) or min(max(32 * round(own / 32), 128), 224, LARGEST_ZOOM * own)
 
 
-def _with_weights(names: list[str], dataset: Dataset, chosen: Chosen) -> str | None:
+def _with_weights(names: list[str], chosen: Chosen) -> str | None:
     """Return the first of some backbones whose pretrained weights can be had."""
     for name in names:
-        size = chosen.input_size or pretrained_size(name, dataset)
         try:
-            create_backbone(name, input_size=size, weights="pretrained")
+            check_pretrained(name)
         except WeightsUnavailable:
             if chosen.frozen and name == names[-1]:
                 raise
