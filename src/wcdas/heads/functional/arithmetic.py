@@ -25,10 +25,10 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """a @ b for matrices, never in TF32: cos θ near 1 needs every bit of its mantissa."""
+    if not a.is_cuda or a.dtype != torch.float32 or torch.compiler.is_exporting():
+        return a @ b
     # What is compiled cannot ask; its product asks when it runs.
-    if a.is_cuda and a.dtype == torch.float32 and (torch.compiler.is_compiling() or _is_tf32()):
-        return _matmul_ieee(a, b)
-    return a @ b
+    return _matmul_ieee(a, b) if torch.compiler.is_compiling() or _is_tf32() else a @ b
 
 
 def _is_tf32() -> bool:
