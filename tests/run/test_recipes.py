@@ -306,3 +306,19 @@ def test_another_head_does_not_inherit_the_options_of_the_method():
     assert config("arcface", settings=["head.margin=0.3"]).head["scale"] == 64.0
     given = config("sade", settings=["head.name=wcdas", "head.init=1.0"]).head
     assert given == {"name": "wcdas", "init": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[info]\ngiven = 3", "recipe .*: info.given is 3; expected a list"),
+        ("method = 'crt'\n[info]\ngiven = [3]", r"info.given\[0\] is 3; expected a table"),
+        ("method = 'crt'\n[info]\ngiven = [{stages = 3}]", "stages is 3; expected a table"),
+        ("method = 3\n[info]\ngiven = []", "method is 3; expected a text"),
+    ],
+)
+def test_what_only_looks_like_a_run_is_refused_in_a_line(text, told, tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=told):
+        wcdas.train(recipe=file, method="softmax", out=tmp_path / "run")

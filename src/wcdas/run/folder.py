@@ -72,14 +72,15 @@ class RunFolder:
             ) from None
 
     def read_run(self) -> dict[str, Any]:
+        remedy = "restore it, or start a new run with another --out"
         try:
-            table: dict[str, Any] = read_toml(self._run, RunTable)
+            table: dict[str, Any] = read_toml(self._run, RunTable, remedy)
         except MissingFile:
             raise InputError(
                 f"{self.path} holds no run; expected a run.toml in it; if it was stopped before "
                 "training began, start it again"
             ) from None
-        with explained(f"{self._run} is damaged: "):
+        with explained(f"{self._run} is damaged: ", after=f"; {remedy}"):
             check_shape(table, Config, self._run.name)
         return table
 

@@ -36,7 +36,7 @@ def read_recipe(name: str | Path) -> Table:
         raise InputError(f"{unknown('recipe', str(name), list_recipes())}; or give a TOML file")
     with explained(f"recipe {name} is not valid TOML: ", ValueError, RecursionError):
         table = tomllib.loads(text)
-    return _checked(table)
+    return check_layer(table)
 
 
 def read_recipe_header(name: str) -> str:
@@ -69,7 +69,7 @@ def parse_settings(settings: Sequence[str]) -> Table:
             if not isinstance(inner, dict):
                 raise InputError(f"--set got {key!r}, but {parent!r} has a value already")
         inner[leaf] = _value(text.strip())
-    return _checked(table)
+    return check_layer(table)
 
 
 def data_settings(settings: Settings) -> Table:
@@ -85,7 +85,7 @@ def _shipped(name: str) -> str:
     return RECIPES.joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
-def _checked(layer: Table, prefix: str = "") -> Table:
+def check_layer(layer: Table, prefix: str = "") -> Table:
     """Refuse a layer whose tables are none: layers are laid over each other key by key."""
     inner = {key: layer[key] for key in TABLES if key in layer}
     for key in ("stages", "methods"):
@@ -99,7 +99,7 @@ def _checked(layer: Table, prefix: str = "") -> Table:
             name = key.removeprefix("methods.")
             if name not in METHODS:
                 raise InputError(f"{path}: {unknown('method', name, METHODS)}")
-            _checked(value, f"{path}.")
+            check_layer(value, f"{path}.")
     return layer
 
 

@@ -23,7 +23,7 @@ from wcdas.data.augment import RESIZED_CROP_FROM
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.data.mirroring import decide_mirroring, without_verdict
 from wcdas.data.sources.hugging_face import IN_MEMORY
-from wcdas.errors import InputError, unknown
+from wcdas.errors import InputError, explained, unknown
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import (
     FROM_SCRATCH,
@@ -36,7 +36,7 @@ from wcdas.run.automatic import (
     single_step,
 )
 from wcdas.run.checks import check_stages
-from wcdas.run.recipes import Settings, list_recipes, read_recipe, read_settings
+from wcdas.run.recipes import Settings, check_layer, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
 from wcdas.run.spec import (
     EVERY_STAGE,
@@ -51,6 +51,7 @@ from wcdas.run.spec import (
     keys,
     unread_keys,
 )
+from wcdas.shapes import check_shape
 
 DEFAULT_METHOD = "wcdas-prior"
 PATHS = ("source", "root", "classes", "labels")  # options of a dataset that are paths
@@ -229,7 +230,11 @@ def read_own(recipe: str | Path | None) -> tuple[Table, Any]:
     table = read_recipe(recipe) if recipe is not None else {}
     info, method = table.pop("info", {}), table.pop("method", None)
     if "given" in info:
-        table["info"] = {"method": method, "given": info["given"]}
+        given = info["given"]
+        with explained(f"recipe {recipe}: "):
+            check_shape(given, list[dict[str, Any]], "info.given")
+            check_shape(method, str, "method")
+        table["info"] = {"method": method, "given": [check_layer(layer) for layer in given]}
     return table, method
 
 
