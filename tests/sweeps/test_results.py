@@ -133,3 +133,51 @@ def test_an_imbalanced_test_set_shows_balanced_accuracy():
     assert header.endswith("  all (balanced)")
     assert softmax.split()[-1] == "33.3"  # of top-1 it would be 66.7
     assert wcdas.split() == ["wcdas", "0", "of", "1", "–", "–", "–", "–"]
+
+
+def compared(**answers):
+    """Three methods on six images; an answer is what each image is taken for."""
+    plan = Plan(("softmax", "wcdas", "crt"), 2, {"source": "x"}, {}, {}, False)
+    runs = {SweepRun(*name.rsplit("_", 1)): torch.tensor(p) for name, p in answers.items()}
+    runs = {SweepRun(run.method, int(run.seed)): p for run, p in runs.items()}
+    found = {run: measured(*p.tolist()) for run, p in runs.items()}
+    return summarise(plan, "x", found, {}, {}, {run: (RIGHT, p) for run, p in runs.items()})
+
+
+def test_each_method_is_compared_with_the_best_on_the_seeds_that_both_have():
+    results = compared(
+        softmax_0=[0, 0, 0, 0, 0, 0],
+        softmax_1=[0, 0, 0, 0, 0, 0],
+        wcdas_0=[0, 0, 1, 1, 2, 2],
+        wcdas_1=[0, 0, 1, 1, 2, 2],
+        crt_1=[0, 0, 1, 1, 2, 0],
+    )
+    assert results["best"] == "wcdas"
+    softmax, best, crt = (results["methods"][m]["to_best"] for m in ("softmax", "wcdas", "crt"))
+    assert best is None
+    assert softmax == {"mean": pytest.approx(-2 / 3), "margin": 0}
+    assert crt["mean"] == pytest.approx(-1 / 6)
+    assert crt["margin"] > 1 / 6
+    text = as_text(results)
+    assert [line.split("  ")[-1].strip() for line in text.splitlines()[1:5]] == [
+        "to the best",
+        "−66.7 ± 0.0",
+        "best",
+        "−16.7 ± 32.7",
+    ]
+    told = "not told apart from wcdas by these seeds and test images (95 %): crt"
+    assert text.splitlines()[-1] == told
+    assert f"- {told}" in as_markdown(results)
+    rows = list(csv.DictReader(io.StringIO(as_csv(results))))
+    assert [row["to_best_mean"] for row in rows] == ["-66.6667", "", "-16.6667"]
+
+
+def test_runs_without_answers_and_on_other_images_are_not_compared():
+    results = compared(softmax_0=[0, 0, 0, 0, 0, 0], crt_1=[0, 0, 1, 1, 2, 0])
+    assert results["methods"]["softmax"]["to_best"] is None
+    assert "best" not in as_text(results)
+    plan = Plan(("softmax", "wcdas"), 1, {"source": "x"}, {}, {}, False)
+    found = {SweepRun(m, 0): measured(*RIGHT.tolist()) for m in ("softmax", "wcdas")}
+    answers = {SweepRun("softmax", 0): (RIGHT, RIGHT), SweepRun("wcdas", 0): (RIGHT[:3], RIGHT[:3])}
+    results = summarise(plan, "x", found, {}, {}, answers)
+    assert results["methods"]["wcdas"]["to_best"] is None

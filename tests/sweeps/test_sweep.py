@@ -66,9 +66,13 @@ def test_the_table_is_that_of_the_runs(finished, method):
     mean, std = columns(found)
     assert np.isnan(mean).tolist() == [True, False, False, False]  # no class has over 100 images
     header, *lines = finished.table().splitlines()[1:]
-    assert header.split()[-2:] == ["all", "(balanced)"]
+    assert header.endswith("  all (balanced)  to the best")
     line = next(line for line in lines if line.startswith(f"{method} "))
-    assert " ".join(line.split()) == f"{method} 2 {' '.join(map(cell, mean, std))}"
+    cells = re.split(" {2,}", line)
+    assert cells[:-1] == [method, "2", *map(cell, mean, std)]
+    assert cells[-1] == "best" or re.fullmatch(r"[−+]\d+\.\d ± \d+\.\d", cells[-1])
+    assert " to the best\n" in f"{header}\n"
+    assert lines[-1].startswith("not told apart from ")
     with (finished.path / "table.csv").open() as file:
         row = next(row for row in csv.DictReader(file) if row["method"] == method)
     for part, numbers in (("mean", mean), ("std", std)):
@@ -156,7 +160,7 @@ def test_methods_and_seeds_are_added_and_nothing_is_repeated(copy, finished, swe
     more = sweep("angular-softmax", seeds=3, out=copy, resume=True)
     after = times(copy)
     assert before.items() <= after.items()
-    rows = [line.split()[:2] for line in more.table().splitlines()[2:]]
+    rows = [line.split()[:2] for line in more.table().splitlines()[2:5]]
     assert rows == [["softmax", "3"], ["wcdas", "3"], ["angular-softmax", "3"]]
     new = {file.parent.name for file in after if file.name == "run.toml" and file not in before}
     assert new == {"softmax-s2", "wcdas-s2", *(f"angular-softmax-s{seed}" for seed in range(3))}

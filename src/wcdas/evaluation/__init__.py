@@ -5,6 +5,7 @@ from wcdas.evaluation.calibration import (
     fit_temperature,
     reliability_bins,
 )
+from wcdas.evaluation.difference import Difference, difference
 from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, choose, max_norm, shift_prior
@@ -12,10 +13,12 @@ from wcdas.evaluation.prior import read_prior
 from wcdas.evaluation.table import class_table, result_table
 
 __all__ = [
+    "Difference",
     "adjust_logits",
     "aggregate_experts",
     "choose",
     "class_table",
+    "difference",
     "evaluate",
     "expected_calibration_error",
     "fit_temperature",

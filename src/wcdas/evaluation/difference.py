@@ -20,6 +20,7 @@ class Difference(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
+        """Whether chance alone would hardly carry it so far."""
         return abs(self.mean) > self.margin
 
 

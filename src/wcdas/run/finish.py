@@ -76,5 +76,6 @@ def finish(run: TrainingRun) -> Outputs | None:
         "temperature": temperature,
         "held_out": len(held_out),  # images that it was fitted on, if they were enough
     }
+    run.folder.write_predictions(dataset.test.labels, logits.argmax(dim=1))
     run.folder.write_metrics(facts | metrics)
     return Outputs(run.model.head, features, logits)

@@ -11,13 +11,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import tomli_w
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
 import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
-from wcdas.files import DamagedFile, MissingFile, read_json, read_text, read_toml, write_synced
+from wcdas.files import (
+    DamagedFile,
+    MissingFile,
+    read_bytes,
+    read_json,
+    read_text,
+    read_toml,
+    write_synced,
+)
 from wcdas.interrupt import number_of
 from wcdas.run.contents import LogLine, Metrics, RunTable
 from wcdas.run.model_file import is_whole
@@ -33,8 +44,9 @@ class RunFolder:
         self.checkpoints = path / "checkpoint"
         self.model = path / "model.safetensors"
         self.failure = path / "failure.txt"
-        self._run, self._log, self._metrics = (
-            path / name for name in ("run.toml", "log.jsonl", "metrics.json")
+        self._run, self._log, self._metrics, self._predictions = (
+            path / name
+            for name in ("run.toml", "log.jsonl", "metrics.json", "predictions.safetensors")
         )
 
     @property
@@ -131,6 +143,20 @@ class RunFolder:
             if len(row) != 3 or row[0] not in classes or row[1] not in classes:
                 raise DamagedFile(f"{self._metrics} is damaged: confusion has {row}; {remedy}")
         return metrics
+
+    def write_predictions(self, labels: Tensor, predicted: Tensor) -> None:
+        """Write the true and the predicted class of every test image."""
+        tensors = {"label": labels.int(), "predicted": predicted.int()}
+        write_synced(self._predictions, safetensors.torch.save(tensors))
+
+    def read_predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Return true and predicted classes; None where there are none, or damaged ones."""
+        try:
+            tensors = safetensors.torch.load(read_bytes(self._predictions))
+            labels, predicted = tensors["label"], tensors["predicted"]
+        except (InputError, KeyError, SafetensorError):
+            return None
+        return (labels, predicted) if labels.shape == predicted.shape else None
 
     def write_failure(self, reason: str) -> None:
         """Write down why the run has no result, and going on would end the same way."""

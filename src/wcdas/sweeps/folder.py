@@ -146,7 +146,9 @@ class SweepFolder:
         finished = [run for run in plan.runs if self.run(run).is_finished]
         metrics = {run: self.run(run).read_metrics() for run in finished}
         warnings = {run: warnings_in(self.run(run).read_log()) for run in finished}
-        results = summarise(plan, short_name(plan.source), metrics, failures, warnings)
+        predictions = {run: self.run(run).read_predictions() for run in finished}
+        answers = {run: found for run, found in predictions.items() if found is not None}
+        results = summarise(plan, short_name(plan.source), metrics, failures, warnings, answers)
         self._write("results.json", json.dumps(results, indent=1))
         self._write("table.md", as_markdown(results))
         self._write("table.csv", as_csv(results))

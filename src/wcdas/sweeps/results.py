@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from wcdas.evaluation.difference import CONFIDENCE, difference
 from wcdas.evaluation.table import aligned, percent
 from wcdas.groups import GROUPS, IN_WORDS
 from wcdas.sweeps.plan import Plan, SweepRun
@@ -14,6 +18,7 @@ from wcdas.sweeps.plan import Plan, SweepRun
 METRICS = (*GROUPS, "top1", "top5", "balanced_accuracy", "macro_f1", "ece", "nll")
 FACTS = ("headline", "test_images", "never_predicted", *METRICS)
 
+NOTHING: Mapping[SweepRun, tuple[Tensor, Tensor]] = {}
 Results = Mapping[str, Any]
 
 
@@ -33,8 +38,19 @@ def summarise(
     metrics: Mapping[SweepRun, Mapping[str, Any]],
     failures: Mapping[SweepRun, str],
     warnings: Mapping[SweepRun, Sequence[str]],
+    answers: Mapping[SweepRun, tuple[Tensor, Tensor]] = NOTHING,
 ) -> dict[str, Any]:
-    """Return the contents of results.json: every run, and mean and spread for every method."""
+    """Return the contents of results.json: every run, mean and spread for every method, and how far
+    each is from the best.
+
+    Args:
+        plan: the methods and seeds.
+        dataset: its name.
+        metrics: of the runs that are finished.
+        failures: why the others failed, as far as they did.
+        warnings: of every run.
+        answers: true and predicted classes of the test images, of runs that have them.
+    """
     runs: dict[str, Any] = {}
     finished: dict[str, list[Mapping[str, Any]]] = {method: [] for method in plan.methods}
     for run in plan.runs:
@@ -46,13 +62,42 @@ def summarise(
         elif run in failures:
             facts |= {"state": "failed", "reason": failures[run]}
         runs[run.name] = facts | {"warnings": list(warnings.get(run, []))}
+    headline = next((m["headline"] for m in metrics.values()), None)
+    methods = {method: _over_seeds(found) for method, found in finished.items()}
+    measured = {m: s[headline or "top1"]["mean"] for m, s in methods.items() if s["finished"]}
+    best = max(measured, key=lambda method: measured[method] or 0.0, default=None)
+    for method, summary in methods.items():
+        summary["to_best"] = _to_best(plan.seeds, method, best, answers)
     return {
         "dataset": dataset,
         "seeds": plan.seeds,
-        "headline": next((m["headline"] for m in metrics.values()), None),
-        "methods": {method: _over_seeds(found) for method, found in finished.items()},
+        "headline": headline,
+        "best": best,
+        "methods": methods,
         "runs": runs,
     }
+
+
+def _to_best(
+    seeds: int,
+    method: str,
+    best: str | None,
+    answers: Mapping[SweepRun, tuple[Tensor, Tensor]],
+) -> dict[str, float] | None:
+    """Compare a method with the best one on the seeds that both have."""
+    pairs = [(SweepRun(method, seed), SweepRun(str(best), seed)) for seed in range(seeds)]
+    both = [(answers[one], answers[other]) for one, other in pairs if {one, other} <= {*answers}]
+    if method == best or not both:
+        return None
+    labels = both[0][0][0]
+    alike = all(answer[0].equal(labels) for pair in both for answer in pair)
+    if not alike or len(labels) == 0:
+        return None
+    ours, theirs = (
+        torch.stack([predicted == labels for _, predicted in answer])
+        for answer in zip(*both, strict=True)
+    )
+    return difference(ours, theirs, labels)._asdict()
 
 
 def _over_seeds(finished: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -70,7 +115,7 @@ def as_text(results: Results) -> str:
 
 def as_markdown(results: Results) -> str:
     first, *others = [f"| {' | '.join(row)} |" for row in _rows(results)]
-    rule = f"| --- |{' ---: |' * (len(GROUPS) + 2)}"
+    rule = f"| --- |{' ---: |' * (len(_rows(results)[0]) - 1)}"
     remarks = [f"- {line}" for line in _remarks(results)]
     table = "\n".join([_title(results), "", first, rule, *others])
     return "\n".join([f"{table}\n", *remarks]) if remarks else table
@@ -85,9 +130,12 @@ def as_csv(results: Results) -> str:
         for name, key in _columns(results).items()
         for part in ("mean", "std")
     }
-    writer.writerow(["method", "seeds", "finished", *cells, "failed"])
+    compared = ("to_best_mean", "to_best_margin")
+    writer.writerow(["method", "seeds", "finished", *cells, *compared, "failed"])
     for method, summary in results["methods"].items():
         values = [summary[key][part] for key, part in cells.values()]
+        to_best = summary["to_best"] or {}
+        values += [to_best.get("mean"), to_best.get("margin")]
         numbers = ["" if value is None else f"{100 * value:.4f}" for value in values]
         failed = "; ".join(_failed(results, method))
         writer.writerow([method, results["seeds"], summary["finished"], *numbers, failed])
@@ -107,12 +155,22 @@ def _columns(results: Results) -> dict[str, str]:
 def _rows(results: Results) -> list[list[str]]:
     seeds, columns = results["seeds"], _columns(results)
     everything = "all (balanced)" if columns["all"] == "balanced_accuracy" else "all"
-    rows = [["method", "seeds", *IN_WORDS.values(), everything]]
+    compared = any(summary["to_best"] for summary in results["methods"].values())
+    rows = [["method", "seeds", *IN_WORDS.values(), everything, *["to the best"] * compared]]
     for method, summary in results["methods"].items():
         done = summary["finished"]
         count = str(done) if done == seeds else f"{done} of {seeds}"
-        rows.append([method, count, *(_cell(**summary[key]) for key in columns.values())])
+        cells = [_cell(**summary[key]) for key in columns.values()]
+        rows.append([method, count, *cells, *[_distance(results, method)] * compared])
     return rows
+
+
+def _distance(results: Results, method: str) -> str:
+    """How far a method is from the best, and the margin of that."""
+    to_best = results["methods"][method]["to_best"]
+    if to_best is None:
+        return "best" if method == results["best"] else "–"
+    return f"{100 * to_best['mean']:+.1f} ± {percent(to_best['margin'])}".replace("-", "−")
 
 
 def _cell(mean: float | None, std: float | None) -> str:
@@ -129,10 +187,15 @@ def _failed(results: Results, *methods: str) -> list[str]:
 
 
 def _remarks(results: Results) -> list[str]:
-    """Return what is said below a table: the runs that failed, and those with warnings."""
+    """Return what is said below a table: what cannot be told apart, the runs that failed, and those
+    with warnings."""
     warned = [
         f"{name}, warning: {text}"
         for name, run in results["runs"].items()
         for text in run["warnings"]
     ]
-    return [*_failed(results, *results["methods"]), *warned]
+    compared = {m: d for m, s in results["methods"].items() if (d := s["to_best"])}
+    level = [m for m, d in compared.items() if abs(d["mean"]) <= d["margin"]]
+    told = f"not told apart from {results['best']} by these seeds and test images"
+    told += f" ({100 * CONFIDENCE:.0f} %): {', '.join(level) or 'none'}"
+    return [*[told] * bool(compared), *_failed(results, *results["methods"]), *warned]
