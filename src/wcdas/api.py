@@ -23,7 +23,14 @@ from wcdas.files import locked
 from wcdas.integrations import create_callbacks
 from wcdas.interrupt import Interrupt, number_of
 from wcdas.methods import find_method
-from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
+from wcdas.processes import (
+    Ranks,
+    agreed,
+    choose_device,
+    ranks,
+    spare_cores,
+    stopped_with_others,
+)
 from wcdas.report import report_on
 from wcdas.run.automatic import threads_for
 from wcdas.run.build import build_run
@@ -370,7 +377,7 @@ def _train(
         followers = Followers(around.callbacks if here.is_main else [], console)
         remedy = "wait until it has ended, or choose another folder with --out"
         alone = locked(folder.path, remedy) if here.is_main else nullcontext()
-        with alone, nothing_left_behind(folder, created):
+        with alone, nothing_left_behind(folder, created), stopped_with_others():
             if features is None and isinstance(trained_on, FrozenDataset):
                 compute_features(trained_on, here, workers, console)
             if created:

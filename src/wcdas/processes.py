@@ -2,10 +2,12 @@
 
 import gc
 import os
+import signal
+import socket
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from wcdas.errors import InputError
-from wcdas.interrupt import signals_held
+from wcdas.interrupt import Stopped, signals_held, stopped_with_parent
 
 T = TypeVar("T")
 
@@ -54,15 +56,46 @@ def ranks(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(chosen)
     # Its functions have as a default the group that there is at their import, and would keep it.
     import_module("torch.distributed.nn")
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    under_torchrun = dist.is_torchelastic_launched()
+    with stopped_with_parent() if under_torchrun else nullcontext():
+        if under_torchrun:
+            _look_for_torchrun()
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        try:
+            yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
+        except BaseException as error:
+            _clear_frames(error)
+            raise
+        finally:
+            gc.collect()
+            dist.destroy_process_group()
+
+
+def _look_for_torchrun() -> None:
+    """Stop where torchrun, at which the processes meet, has gone before they look for it: they
+    would do so for half an hour."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+        return
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
-    except BaseException as error:
-        _clear_frames(error)
-        raise
-    finally:
-        gc.collect()
-        dist.destroy_process_group()
+        socket.create_connection(place, timeout=10).close()
+    except ConnectionRefusedError:
+        raise Stopped(signal.SIGTERM) from None
+    except OSError:  # which shows when they meet
+        pass
+
+
+@contextmanager
+def stopped_with_others() -> Iterator[None]:
+    """Where another process has ended, stop as by SIGTERM, which torchrun is about to send."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "gloo/transport" not in str(error):
+            raise
+        if callable(signal.getsignal(signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)  # and the one to come says nothing new
+        raise Stopped(signal.SIGTERM) from None
 
 
 def _clear_frames(error: BaseException | None) -> None:
