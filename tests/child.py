@@ -2,8 +2,9 @@
 
 The step is named by the epochs logged before it, and its number in the epoch. There the process
 may be killed ("kill"), killed while it writes its next file ("tear"), or wait until it is asked to
-stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), and says
-so. As a program: `python child.py hold 1 0 train …`.
+stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), or, as the
+last of two, before it measures until it is asked to stop ("measure"), and says so. As a program:
+`python child.py hold 1 0 train …`.
 """
 
 import importlib
@@ -39,10 +40,23 @@ def stay(function: str) -> None:
     setattr(importlib.import_module(module), name, never_done)
 
 
+def measure_when_asked() -> None:
+    measured = Loop._measured
+
+    def held(self: Loop, *place: Any) -> Any:
+        if os.environ["RANK"] == "1":
+            os.write(1, b"stays here\n")
+            while not self.interrupt.requested:
+                time.sleep(0.002)
+        return measured(self, *place)
+
+    Loop._measured = held
+
+
 def let(what: str, *where: Any) -> None:
     """Let something happen after a step, or in a function."""
-    if what == "stay":
-        stay(*where)
+    if what in ("stay", "measure"):
+        stay(*where) if what == "stay" else measure_when_asked()
         return
     epochs, step = where
     asked = Loop._asked

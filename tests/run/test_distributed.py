@@ -182,6 +182,24 @@ def test_stopped_and_resumed_by_two_processes(features, tmp_path, two_ranks, wri
     assert_same_log(run, one, written)
 
 
+def test_both_stop_between_the_batches_of_an_evaluation(features, tmp_path, two_ranks, written):
+    """Although one of them is asked alone."""
+    settings = {"epochs": 2, "evaluate_every": 1}
+    one = trained_alone(features, "softmax", settings, tmp_path / "one")
+    run, begun = tmp_path / "run", [features, "--method", "softmax", *given(settings)]
+    two = two_ranks(*begun, "--out", run, happens=("measure",))
+    two[1].wait_for(lambda: "stays here" in two[1].output.read_text())
+    os.kill(two[1].process.pid, signal.SIGTERM)
+    assert [child.status() for child in two] == [143, 143]
+    assert f"go on with: wcdas train --out {run} --resume" in two[0].output.read_text()
+    assert written.log(run) == []  # the epoch was not measured
+    assert list((run / "checkpoint").iterdir())
+    two = two_ranks("--out", run, "--resume")
+    assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert_close(run, one)
+    assert_same_log(run, one, written)
+
+
 def launch(ranks, heard_of):
     """In a process that starts others, as torchrun does, until it is killed."""
     for given in ranks:
