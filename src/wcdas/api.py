@@ -150,7 +150,9 @@ def train(
                 here, lambda: request.resolve(dataset, source, here.device, skip_bad)
             )
         check_effect([(config, request.layers)])
-        folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
+        run_name = f"{name}-{config.method}-s{config.seed}"
+        # By the first process, before it makes the folder.
+        folder = RunFolder(agreed(here, lambda: new_folder(out, run_name)))
         count, why = threads_for(config, here.device.type)
         notes += [why] if why else []
         seen = seen_by(config, dataset)

@@ -200,6 +200,17 @@ def test_both_stop_between_the_batches_of_an_evaluation(features, tmp_path, two_
     assert_same_log(run, one, written)
 
 
+def test_the_first_process_chooses_the_folder(features, tmp_path, start, meeting):
+    """The other one may be so late that the run has begun."""
+    run, settings = tmp_path / "run", given({"epochs": 1})
+    command = ["train", features, "--method", "softmax", "--no-report", "--out", run, *settings]
+    late = ("late", "wcdas.api.new_folder", str(run / "run.toml"))
+    first, second = meeting()
+    two = [start(*command, environment=first)]
+    two.append(start(*command, environment=second, happens=late))
+    assert [child.status() for child in two] == [0, 0], two[1].output.read_text()
+
+
 def launch(ranks, heard_of):
     """In a process that starts others, as torchrun does, until it is killed."""
     for given in ranks:
