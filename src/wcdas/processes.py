@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -56,10 +57,9 @@ def ranks(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(chosen)
     # Its functions have as a default the group that there is at their import, and would keep it.
     import_module("torch.distributed.nn")
-    under_torchrun = dist.is_torchelastic_launched()
-    with stopped_with_parent() if under_torchrun else nullcontext():
-        if under_torchrun:
-            _look_for_torchrun()
+    with stopped_with_parent() if dist.is_torchelastic_launched() else nullcontext():
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+            _meet()
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
         try:
             yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
@@ -71,17 +71,22 @@ def ranks(device: str) -> Iterator[Ranks]:
             dist.destroy_process_group()
 
 
-def _look_for_torchrun() -> None:
-    """Stop where torchrun, at which the processes meet, has gone before they look for it: they
-    would do so for half an hour."""
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
-        return
+def _meet() -> None:
+    """Wait at torchrun's store until all have come; stop where torchrun has gone.
+
+    PyTorch would wait half an hour for either, and no signal ends that.
+    """
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    came = f"wcdas {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     try:
         socket.create_connection(place, timeout=10).close()
-    except ConnectionRefusedError:
+        store = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
+        store.add(came, 1)
+        while store.add(came, 0) < int(os.environ["WORLD_SIZE"]):
+            time.sleep(0.05)
+    except (ConnectionError, dist.DistError):
         raise Stopped(signal.SIGTERM) from None
-    except OSError:  # which shows when they meet
+    except OSError:  # which shows when they begin
         pass
 
 

@@ -275,6 +275,17 @@ def test_torchrun_that_has_gone_before_they_begin(features, tmp_path, start):
     assert not run.exists()
 
 
+def test_a_process_that_waits_for_another_is_stopped(features, tmp_path, start):
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    first, _ = told(store.port)
+    command = ["train", features, "--method", "softmax", "--out", tmp_path / "run"]
+    child = start(*command, environment=first | LAUNCHED)
+    child.wait_for(lambda: store.check(["wcdas 0"]))
+    os.kill(child.process.pid, signal.SIGTERM)
+    assert child.status() == 143
+    assert child.output.read_text() == "wcdas: stopped; start it again with the same command\n"
+
+
 def test_one_process_ends_where_the_other_is_killed(features, tmp_path, start, meeting):
     """Although nobody asks it to."""
     run, settings = tmp_path / "run", given({"epochs": 4})
