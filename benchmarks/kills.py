@@ -3,10 +3,11 @@
     python benchmarks/kills.py [--kills 200] [--seed 0]
 
 A run of every kind is first left alone. Then each is killed again and again, by SIGKILL, SIGTERM,
-SIGINT or SIGHUP, the process alone or all that it started, at a moment drawn evenly over the time
-that it takes, and gone on with by the command that it or its folder asks for. What a signal must
-not leave: another exit status than its own, more or less than one line that says how to go on, a
-process, a model whose bytes are not those of the run left alone. The last table counts them.
+SIGINT or SIGHUP, the process alone, all that it started or one of its ranks, at a moment drawn
+evenly over the time that it takes, and gone on with by the command that it or its folder asks for.
+What a signal must not leave: another exit status than its own, more or less than one line that says
+how to go on, a process, a model whose bytes are not those of the run left alone. The last table
+counts them.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,7 @@ SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 QUICK = ["--no-report", "--device", "cpu"]
 SMALL = ["--set", "epochs=3", "backbone.name=resnet8", "backbone.weights="]
 GRACE = 120  # seconds that a process may take to end, on a busy machine
+MARK = {"KILLS": str(os.getpid())}  # in the environment of all that a command starts
 
 
 @dataclass
@@ -75,7 +77,7 @@ def kinds(place: Path) -> list[Kind]:
 @contextmanager
 def started(command: list[str], said: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a command as a group of its own; nothing of it is left at the end."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | MARK | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     with said.open("wb") as file:
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.DEVNULL, stderr=file, start_new_session=True
@@ -83,30 +85,31 @@ def started(command: list[str], said: Path) -> Iterator["subprocess.Popen[bytes]
     try:
         yield process
     finally:
-        for pid in in_session(process.pid):
-            os.kill(pid, signal.SIGKILL)
+        for pid in left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
-def in_session(session: int) -> list[int]:
-    """Return the processes of a session that have not ended."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, its = status.read_text().rpartition(")")[2].split()[:4]
-        except OSError:  # it ended meanwhile
-            continue
-        if int(its) == session and state != "Z":
-            found.append(int(status.parent.name))
+def left() -> dict[int, str]:
+    """Return the processes of a command that have not ended, in whatever session, and the rank of
+    each that is one of several."""
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # somebody else's, or it ended meanwhile
+            text = file.read_text(errors="replace")
+            environment = dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+            if environment.items() >= MARK.items():
+                found[int(file.parent.name)] = environment.get("RANK", "")
     return found
 
 
-def wait_for_all(session: int) -> bool:
-    """Whether all processes of a session end."""
+def wait_for_all() -> bool:
+    """Whether all processes of a command end."""
     end = time.monotonic() + GRACE
-    while in_session(session) and time.monotonic() < end:
+    while left() and time.monotonic() < end:
         time.sleep(0.05)
-    return not in_session(session)
+    return not left()
 
 
 def command_for(kind: Kind, folder: Path) -> list[str]:
@@ -123,26 +126,30 @@ def models_in(folder: Path) -> dict[str, bytes]:
 def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str, list[str]]:
     """Go on with a run and kill it; return how, and what was wrong with its end."""
     number = draw.choice(SIGNALS)
-    whole = draw.random() < 0.5
+    whom = draw.choice(["process", "group", *(["rank"] if kind.ranks else [])])
     wait = draw.uniform(0, kind.seconds)
-    how = f"{number.name} to the {'group' if whole else 'process'}"
+    how = f"{number.name} to the {whom}"
     with started(command_for(kind, folder), said) as process:
         try:
             process.wait(wait)
             return "done before", []
         except subprocess.TimeoutExpired:
             pass
-        there = in_session(process.pid)
-        for pid in there if whole else [process.pid]:
-            try:
+        there = left()
+        several = [pid for pid, rank in there.items() if rank]
+        chosen = list(there) if whom == "group" else [process.pid]
+        if whom == "rank" and several:
+            chosen = [draw.choice(several)]
+        for pid in chosen:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-        wrong = [] if wait_for_all(process.pid) else ["processes left"]
+        wrong = [] if wait_for_all() else ["processes left"]
         status = process.wait() if not wrong else None
     text = said.read_text(errors="replace")
-    unsaid = number == signal.SIGKILL or status == 0  # or it was done already
-    if unsaid or (kind.ranks and len(there) == 1):  # or torchrun had not started any
+    if status == 0 or models_in(folder) == kind.models:  # it was done already
+        return how, wrong
+    speaks = [pid for pid in there if there[pid] == "0"] if kind.ranks else [process.pid]
+    if not speaks or (number == signal.SIGKILL and speaks[0] in chosen):
         return how, wrong
     lines = [line for line in text.splitlines() if line.startswith("wcdas: ")]
     if len(lines) != 1 or not re.search(r"go on with|same command|whole", lines[0]):

@@ -2,8 +2,10 @@
 
 The step is named by the epochs logged before it, and its number in the epoch. There the process
 may be killed ("kill"), killed while it writes its next file ("tear"), or wait until it is asked to
-stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), and says
-so. As a program: `python child.py hold 1 0 train …`.
+stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), or, as the
+last of two, before it measures until it is asked to stop ("measure"), and says so; or call a
+function when there is a file ("late", "wcdas.api.new_folder", "run/run.toml"). As a program:
+`python child.py hold 1 0 train …`.
 """
 
 import importlib
@@ -39,10 +41,37 @@ def stay(function: str) -> None:
     setattr(importlib.import_module(module), name, never_done)
 
 
+def wait_for_a_file(function: str, file: str) -> None:
+    """Before a function is called."""
+    module, _, name = function.rpartition(".")
+    found = importlib.import_module(module)
+    called = getattr(found, name)
+
+    def late(*given: Any) -> Any:
+        while not Path(file).exists():
+            time.sleep(0.002)
+        return called(*given)
+
+    setattr(found, name, late)
+
+
+def measure_when_asked() -> None:
+    measured = Loop._measured
+
+    def held(self: Loop, *place: Any) -> Any:
+        if os.environ["RANK"] == "1":
+            os.write(1, b"stays here\n")
+            while not self.interrupt.requested:
+                time.sleep(0.002)
+        return measured(self, *place)
+
+    Loop._measured = held
+
+
 def let(what: str, *where: Any) -> None:
     """Let something happen after a step, or in a function."""
-    if what == "stay":
-        stay(*where)
+    if what in ("stay", "late", "measure"):
+        {"stay": stay, "late": wait_for_a_file, "measure": measure_when_asked}[what](*where)
         return
     epochs, step = where
     asked = Loop._asked

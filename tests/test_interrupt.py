@@ -1,10 +1,22 @@
-"""Who listens to signals when, and what a second one does."""
+"""Who listens to signals when, what a second one does, and who ends with a parent."""
 
+import multiprocessing
+import os
 import signal
+import threading
+import time
 
 import pytest
 
-from wcdas.interrupt import SIGNALS, Interrupt, Stopped, number_of, signals_held
+from wcdas import interrupt as signals
+from wcdas.interrupt import (
+    SIGNALS,
+    Interrupt,
+    Stopped,
+    number_of,
+    signals_held,
+    stopped_with_parent,
+)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -68,3 +80,42 @@ def test_signals_are_held_until_the_end():
         noted.append(interrupt.requested)
     assert noted == [False, True]
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(SIGNALS)
+
+
+def have_a_child(ends, told):
+    """In a process that is killed once its child has begun."""
+    if os.fork():
+        time.sleep(600)
+    signals.END_SECONDS = 600 if ends else 0
+    with Interrupt() as interrupt, stopped_with_parent():
+        told.send("begun")
+        while not (ends and interrupt.requested):
+            time.sleep(0.002)
+        told.send(interrupt.number)
+    os._exit(0)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_loses_its_parent_ends(ends):
+    """As by SIGTERM, and where it does not end by that, all the same."""
+    context = multiprocessing.get_context("forkserver")
+    heard, told = context.Pipe(duplex=False)
+    parent = context.Process(target=have_a_child, args=(ends, told))
+    parent.start()
+    told.close()
+    assert heard.recv() == "begun"
+    parent.kill()
+    assert heard.poll(600)
+    if ends:
+        assert heard.recv() == signal.SIGTERM
+        assert heard.poll(600)
+    with pytest.raises(EOFError):  # both have ended
+        heard.recv()
+
+
+def test_a_block_that_is_over_is_not_watched():
+    with stopped_with_parent():
+        watching = [t for t in threading.enumerate() if t.name == "watches parent"]
+        assert len(watching) == 1
+    watching[0].join(600)
+    assert not watching[0].is_alive()

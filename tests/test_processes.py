@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -123,3 +124,22 @@ def test_the_first_process_decides_for_all(tmp_path, in_processes):
     in_processes(decide_together, 2, tmp_path)
     for rank in (0, 1):
         assert torch.load(tmp_path / f"{rank}.pt") == {"by": 0, "refused": "refused by 0"}
+
+
+def look_at_parents(launched):
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    os.environ |= {"TORCHELASTIC_RUN_ID": "1"} if launched else {}
+    with processes.ranks("cpu"):
+        watches = "watches parent" in [thread.name for thread in threading.enumerate()]
+        assert watches == launched
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_only_torchrun_takes_its_processes_with_it(launched):
+    """The shell that another launcher was started from may end."""
+    child = multiprocessing.get_context("forkserver").Process(
+        target=look_at_parents, args=(launched,)
+    )
+    child.start()
+    child.join(600)
+    assert child.exitcode == 0

@@ -24,7 +24,14 @@ from wcdas.files import locked
 from wcdas.integrations import create_callbacks
 from wcdas.interrupt import Interrupt, number_of
 from wcdas.methods import find_method
-from wcdas.processes import Ranks, agreed, choose_device, ranks, spare_cores
+from wcdas.processes import (
+    Ranks,
+    agreed,
+    choose_device,
+    ranks,
+    spare_cores,
+    stopped_with_others,
+)
 from wcdas.report import report_on
 from wcdas.run.automatic import threads_for
 from wcdas.run.build import build_run
@@ -144,7 +151,9 @@ def train(
                 here, lambda: request.resolve(dataset, source, here.device, skip_bad)
             )
         check_effect([(config, request.layers)])
-        folder = RunFolder(new_folder(out, f"{name}-{config.method}-s{config.seed}"))
+        run_name = f"{name}-{config.method}-s{config.seed}"
+        # By the first process, before it makes the folder.
+        folder = RunFolder(agreed(here, lambda: new_folder(out, run_name)))
         count, why = threads_for(config, here.device.type)
         notes += [why] if why else []
         seen = seen_by(config, dataset)
@@ -374,7 +383,7 @@ def _train(
         followers = Followers(around.callbacks if here.is_main else [], console)
         remedy = "wait until it has ended, or choose another folder with --out"
         alone = locked(folder.path, remedy) if here.is_main else nullcontext()
-        with alone, nothing_left_behind(folder, created):
+        with alone, nothing_left_behind(folder, created), stopped_with_others():
             if features is None and isinstance(trained_on, FrozenDataset):
                 compute_features(trained_on, here, workers, console)
             if created:

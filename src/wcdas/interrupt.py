@@ -10,6 +10,8 @@ from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PARENT_SECONDS = 0.5  # between two looks for the parent
+END_SECONDS = 300  # that a stop without it may take
 
 
 class Stopped(KeyboardInterrupt):
@@ -82,6 +84,28 @@ class Interrupt:
         """Return the one that a handler belongs to, where it does."""
         owner = getattr(handler, "__self__", None)
         return owner if isinstance(owner, Interrupt) else None
+
+
+@contextmanager
+def stopped_with_parent() -> Iterator[None]:
+    """Where the process that started this one goes, even if it is killed, the block is stopped as
+    by SIGTERM; where it does not end then, the process is: nobody else would end it."""
+    parent, main, over = os.getppid(), threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            if over.wait(PARENT_SECONDS):
+                return
+        signal.pthread_kill(main, signal.SIGTERM)
+        if not over.wait(END_SECONDS):
+            os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, name="watches parent", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _in_main_thread() -> bool:

@@ -2,10 +2,13 @@
 
 import gc
 import os
+import signal
+import socket
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -19,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from wcdas.errors import InputError
-from wcdas.interrupt import signals_held
+from wcdas.interrupt import Stopped, signals_held, stopped_with_parent
 
 T = TypeVar("T")
 
@@ -54,15 +57,50 @@ def ranks(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(chosen)
     # Its functions have as a default the group that there is at their import, and would keep it.
     import_module("torch.distributed.nn")
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    with stopped_with_parent() if dist.is_torchelastic_launched() else nullcontext():
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
+            _meet()
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        try:
+            yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
+        except BaseException as error:
+            _clear_frames(error)
+            raise
+        finally:
+            gc.collect()
+            dist.destroy_process_group()
+
+
+def _meet() -> None:
+    """Wait at torchrun's store until all have come; stop where torchrun has gone.
+
+    PyTorch would wait half an hour for either, and no signal ends that.
+    """
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    came = f"wcdas {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
-    except BaseException as error:
-        _clear_frames(error)
-        raise
-    finally:
-        gc.collect()
-        dist.destroy_process_group()
+        socket.create_connection(place, timeout=10).close()
+        store = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
+        store.add(came, 1)
+        while store.add(came, 0) < int(os.environ["WORLD_SIZE"]):
+            time.sleep(0.05)
+    except (ConnectionError, dist.DistError):
+        raise Stopped(signal.SIGTERM) from None
+    except OSError:  # which shows when they begin
+        pass
+
+
+@contextmanager
+def stopped_with_others() -> Iterator[None]:
+    """Where another process has ended, stop as by SIGTERM, which torchrun is about to send."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "gloo/transport" not in str(error):
+            raise
+        if callable(signal.getsignal(signal.SIGTERM)):
+            signal.raise_signal(signal.SIGTERM)  # and the one to come says nothing new
+        raise Stopped(signal.SIGTERM) from None
 
 
 def _clear_frames(error: BaseException | None) -> None:

@@ -116,6 +116,15 @@ def test_a_set_smaller_than_a_batch_is_one_batch(arrays):
     assert third.inputs.equal(batch.inputs[50:75])
 
 
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 32, 33, 100])
+def test_processes_know_how_many_batches_all_of_them_evaluate(arrays, count):
+    """What they do together after a batch, all of them have to do."""
+    split = arrays.subset(torch.arange(count))
+    loaders = [eval_loader(split, rank=rank, world=2) for rank in range(2)]
+    fewest = min(len(list(loader)) for loader in loaders)
+    assert [loader.batches_of_all for loader in loaders] == [fewest, fewest]
+
+
 @pytest.mark.parametrize("start", [0, 1, 7, 12])
 def test_start_skips_batches(arrays, start):
     loader, sequence = train_loader(arrays), sequence_of(arrays)

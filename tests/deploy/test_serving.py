@@ -104,7 +104,12 @@ def test_health(address):
 def test_pages_and_what_is_none(address):
     assert get(address, "/")[:2] == (200, "text/html; charset=utf-8")
     assert get(address, "/page.js")[:2] == (200, "text/javascript; charset=utf-8")
-    for path, status in (("/predict", 405), ("/none", 404), ("/../serving.py", 404)):
+    for path, status in (
+        ("/predict", 405),
+        ("/predict/", 404),  # and not a redirect by the name that was asked for
+        ("/none", 404),
+        ("/../serving.py", 404),
+    ):
         got, kind, body = get(address, path)
         assert (got, kind) == (status, "application/json")
         assert json.loads(body)["error"]

@@ -1,11 +1,15 @@
 """Two processes, as torchrun starts them and under torchrun, end where one does."""
 
 import json
+import multiprocessing
 import os
+import runpy
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +23,10 @@ from wcdas.backbones import create_backbone
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 WCDAS = ("-m", "wcdas.cli")
 AFTER_AN_EPOCH = ("hold", 1, 0)
-HELD = (Path(__file__).parents[1] / "child.py", *AFTER_AN_EPOCH)
+CHILD = Path(__file__).parents[1] / "child.py"
+HELD = (CHILD, *AFTER_AN_EPOCH)
+LAUNCHED = {"TORCHELASTIC_RUN_ID": "1"}
+NEVER = 1e9
 # 0.1 of the images are held out, so that the temperature is fitted on both processes' logits.
 SETTINGS = {"epochs": 4, "calibration.holdout": 0.1, "evaluate_every": 4}
 
@@ -49,25 +56,33 @@ def torchrun(monkeypatch):
         child.stdout.close()
 
 
+def told(port):
+    """What torchrun tells two processes that meet at a port."""
+    both = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
+    both |= {"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    return [both | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
+
+
 @pytest.fixture
-def two_ranks(start):
-    """Starts two processes with what torchrun tells its own, which meet at a store of this one."""
+def meeting():
+    """What torchrun tells two processes, which meet at a store of this one."""
     stores = []
 
-    def run(*arguments, environment=None, **options):
+    def open_store():
         stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
-        told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(stores[-1].port)}
-        told |= {"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-        told |= {"CUDA_VISIBLE_DEVICES": ""}
+        return told(stores[-1].port)
+
+    return open_store
+
+
+@pytest.fixture
+def two_ranks(start, meeting):
+    """Starts two processes with what torchrun tells its own."""
+
+    def run(*arguments, environment=None, **options):
+        command = ("train", "--no-report", *arguments)
         return [
-            start(
-                "train",
-                "--no-report",
-                *arguments,
-                environment=told | {"RANK": rank, "LOCAL_RANK": rank} | (environment or {}),
-                **options,
-            )
-            for rank in ("0", "1")
+            start(*command, environment=rank | (environment or {}), **options) for rank in meeting()
         ]
 
     return run
@@ -163,6 +178,143 @@ def test_stopped_and_resumed_by_two_processes(features, tmp_path, two_ranks, wri
     assert not (run / "model.safetensors").exists()
     two = two_ranks("--out", run, "--resume")
     assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert_close(run, one)
+    assert_same_log(run, one, written)
+
+
+def test_both_stop_between_the_batches_of_an_evaluation(features, tmp_path, two_ranks, written):
+    """Although one of them is asked alone."""
+    settings = {"epochs": 2, "evaluate_every": 1}
+    one = trained_alone(features, "softmax", settings, tmp_path / "one")
+    run, begun = tmp_path / "run", [features, "--method", "softmax", *given(settings)]
+    two = two_ranks(*begun, "--out", run, happens=("measure",))
+    two[1].wait_for(lambda: "stays here" in two[1].output.read_text())
+    os.kill(two[1].process.pid, signal.SIGTERM)
+    assert [child.status() for child in two] == [143, 143]
+    assert f"go on with: wcdas train --out {run} --resume" in two[0].output.read_text()
+    assert written.log(run) == []  # the epoch was not measured
+    assert list((run / "checkpoint").iterdir())
+    two = two_ranks("--out", run, "--resume")
+    assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert_close(run, one)
+    assert_same_log(run, one, written)
+
+
+def test_the_first_process_chooses_the_folder(features, tmp_path, start, meeting):
+    """The other one may be so late that the run has begun."""
+    run, settings = tmp_path / "run", given({"epochs": 1})
+    command = ["train", features, "--method", "softmax", "--no-report", "--out", run, *settings]
+    late = ("late", "wcdas.api.new_folder", str(run / "run.toml"))
+    first, second = meeting()
+    two = [start(*command, environment=first)]
+    two.append(start(*command, environment=second, happens=late))
+    assert [child.status() for child in two] == [0, 0], two[1].output.read_text()
+
+
+def launch(ranks, heard_of):
+    """In a process that starts others, as torchrun does, until it is killed."""
+    for given in ranks:
+        if not os.fork():
+            heard_of.send(os.getpid())
+            runpy.run_path(str(CHILD), {"given": given}, "__main__")
+    signal.pause()
+
+
+@pytest.fixture
+def launcher(tmp_path, meeting):
+    """Starts two processes by one that tells them what torchrun does, and a pipe that they hold."""
+    started = []
+
+    def run(*command):
+        context = multiprocessing.get_context("forkserver")
+        heard, heard_of = context.Pipe(duplex=False)
+        arguments = ["train", "--no-report", *map(str, command)]
+        ranks = [
+            (arguments, str(tmp_path / f"rank-{i}"), NEVER, AFTER_AN_EPOCH, environment | LAUNCHED)
+            for i, environment in enumerate(meeting())
+        ]
+        process = context.Process(target=launch, args=(ranks, heard_of))
+        process.start()
+        heard_of.close()
+        started.extend([process.pid, heard.recv(), heard.recv()])
+        return process, heard
+
+    yield run
+    for pid in started:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_the_processes_end_with_the_one_that_started_them(features, tmp_path, launcher, written):
+    run = tmp_path / "run"
+    process, held = launcher(features, "--method", "softmax", "--out", run, *given({"epochs": 4}))
+    while not written.log(run):
+        assert process.is_alive()
+        time.sleep(0.002)
+    process.kill()
+    assert held.poll(600), "they hold the pipe"
+    with pytest.raises(EOFError):
+        held.recv()
+    said = [(tmp_path / f"rank-{i}").read_text() for i in (0, 1)]
+    assert said[0].endswith(f"\nwcdas: stopped; go on with: wcdas train --out {run} --resume\n")
+    assert said[1] == ""
+    assert list((run / "checkpoint").iterdir())
+    assert len(written.log(run)) == 1
+
+
+def test_torchrun_that_has_gone_before_they_begin(features, tmp_path, start):
+    run = tmp_path / "run"
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        first, _ = told(nobody.getsockname()[1])
+        child = start(
+            "train", features, "--method", "softmax", "--out", run, environment=first | LAUNCHED
+        )
+        assert child.status() == 143
+    assert child.output.read_text() == "wcdas: stopped; start it again with the same command\n"
+    assert not run.exists()
+
+
+def test_a_process_that_waits_for_another_is_stopped(features, tmp_path, start):
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    first, _ = told(store.port)
+    command = ["train", features, "--method", "softmax", "--out", tmp_path / "run"]
+    child = start(*command, environment=first | LAUNCHED)
+    child.wait_for(lambda: store.check(["wcdas 0"]))
+    os.kill(child.process.pid, signal.SIGTERM)
+    assert child.status() == 143
+    assert child.output.read_text() == "wcdas: stopped; start it again with the same command\n"
+
+
+def test_one_process_ends_where_the_other_is_killed(features, tmp_path, start, meeting):
+    """Although nobody asks it to."""
+    run, settings = tmp_path / "run", given({"epochs": 4})
+    command = ["train", features, "--method", "softmax", "--no-report", "--out", run, *settings]
+    first, second = meeting()
+    left = start(*command, environment=first)
+    killed = start(*command, environment=second, happens=("kill", 1, 0))
+    assert [killed.status(), left.status()] == [-signal.SIGKILL, 143], left.output.read_text()
+    said = left.output.read_text()
+    assert said.endswith(f"\nwcdas: stopped; go on with: wcdas train --out {run} --resume\n")
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_under_torchrun(features, tmp_path, torchrun, written):
+    """SIGKILL to torchrun alone ends both processes, which it can tell nothing."""
+    settings = {"epochs": 4, "evaluate_every": 4}
+    one = trained_alone(features, "softmax", settings, tmp_path / "one")
+    run = tmp_path / "run"
+    begun = [features, "--method", "softmax", "--out", run, *given(settings)]
+    child = torchrun(*begun, program=HELD)
+    while not written.log(run):
+        assert child.poll() is None, child.communicate()[0]
+        time.sleep(0.01)
+    child.kill()
+    output = child.communicate(timeout=600)[0]  # which both hold open
+    assert f"go on with: wcdas train --out {run} --resume" in output
+    child = torchrun("--out", run, "--resume")
+    output = child.communicate()[0]
+    assert child.returncode == 0, output
     assert_close(run, one)
     assert_same_log(run, one, written)
 

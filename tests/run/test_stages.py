@@ -59,7 +59,7 @@ def test_an_imprinted_head_starts_from_the_class_means(make_loop, head):
     run = loop.run
     enter_stage(run, 0)
     expected = copy.deepcopy(run.model.head)
-    set_values(run, 0)
+    set_values(run, 0, lambda: None)
     images = run.dataset.train.subset(run.kept)
     means = [images.vectors[images.labels == c].double().mean(0) for c in range(10)]
     expected.imprint(torch.stack(means).float())

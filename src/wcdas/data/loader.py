@@ -194,6 +194,11 @@ class EvalLoader(Loader):
     `batch_size` is that of this process.
     """
 
+    @property
+    def batches_of_all(self) -> int:
+        """How many every process has at least; one of them may have one more."""
+        return math.ceil(len(self.labels) // self.world / self.batch_size)
+
     def __iter__(self) -> Iterator[Batch]:
         own = torch.arange(self.rank, len(self.labels), self.world)
         draws = [Draw(part, part) for part in own.split(self.batch_size)] if len(own) else []

@@ -166,7 +166,7 @@ def create_app(answerer: Answerer, limit: int, limits: Limits | None = None) -> 
         content = (files("wcdas.deploy") / "page" / name).read_bytes()
         fixed[path] = Response(content, media_type=kind, headers=HEADERS)
     routes = [Route(path, reply, methods=["GET"]) for path, reply in fixed.items()]
-    pages = Router([Route("/predict", predict, methods=["POST"]), *routes])
+    pages = Router([Route("/predict", predict, methods=["POST"]), *routes], redirect_slashes=False)
     return Starlette(
         # Another site that has its name point here does not get an answer.
         routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],

@@ -11,7 +11,7 @@ from wcdas.data.samplers import MetaSampler
 from wcdas.errors import WorkError, explained, first_line
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead, ConcentrationHead
-from wcdas.interrupt import Interrupt, number_of
+from wcdas.interrupt import Interrupt, Stopped, number_of
 from wcdas.processes import largest, total
 from wcdas.rng import seeded, stream
 from wcdas.run import checkpoint
@@ -86,11 +86,11 @@ class Loop:
                     continue
                 if index > first or state is None:
                     with self._stopped_at_once(), busy(self.console, "class weights"):
-                        set_values(run, index)
+                        set_values(run, index, self._stop_together)
                 stage = StageTraining(run, index, optimizer)
                 self.train_stage(stage, state if index == first else None)
                 optimizer = stage.optimizer
-            if stop := int(largest(torch.tensor(self._stop(), device=run.ranks.device))):
+            if stop := self._stop_of_all():
                 raise stopped(run.folder.path, stop)
 
     def _fits(self) -> AbstractContextManager[None]:
@@ -181,16 +181,20 @@ class Loop:
         """Measure after the steps of an epoch; a run stopped meanwhile goes on from here."""
         try:
             with stage.averaged(), self._stopped_at_once():
-                metrics = measure(self.run)
+                metrics = measure(self.run, self._stop_together)
         except KeyboardInterrupt as stop:
             self._save(stage, epoch, stage.steps)
             raise stopped(self.run.folder.path, number_of(stop)) from None
         return {key: metrics[key] for key in SHOWN}
 
     def _stopped_at_once(self) -> AbstractContextManager[None]:
-        """What takes long need not end before a stop; of several processes none leaves the others
-        waiting."""
+        """What takes long need not end before a stop; several processes stop together instead."""
         return self.interrupt.raised() if self.run.ranks.world == 1 else nullcontext()
+
+    def _stop_together(self) -> None:
+        """Of several processes none leaves the others waiting: all stop between two batches."""
+        if self.run.ranks.world > 1 and (stop := self._stop_of_all()):
+            raise Stopped(stop)
 
     def _captured(self, stage: StageTraining, epoch: int, start: int) -> StepGraph | None:
         """Return the step as a CUDA graph, or None where it cannot be one."""
@@ -214,6 +218,10 @@ class Loop:
     def _stop(self) -> int:
         """The signal that asks this process to stop, or 0."""
         return self.interrupt.number if self.interrupt.requested else 0
+
+    def _stop_of_all(self) -> int:
+        """The signal that asks any process to stop, or 0."""
+        return int(largest(torch.tensor(self._stop(), device=self.run.ranks.device)))
 
     def _asked(self, stage: StageTraining, step: int) -> tuple[int, bool]:
         """The signal to stop by, or 0, and whether a checkpoint is due; all ranks act on it in the

@@ -13,6 +13,8 @@ from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
 from wcdas.run.build import TrainingRun
 
+Between = Callable[[], object]
+
 DIVERGED = (
     "the network's outputs became NaN or infinite on images that it is not trained on; "
     "start a new one with a lower rate, --set lr=…"
@@ -21,11 +23,15 @@ DIVERGED = (
 
 @torch.no_grad()
 def predict_split(
-    model: Classifier, loader: EvalLoader, join: Callable[[Tensor], Tensor] = lambda rows: rows
+    model: Classifier,
+    loader: EvalLoader,
+    join: Callable[[Tensor], Tensor] = lambda rows: rows,
+    between: Between = lambda: None,
 ) -> tuple[Tensor, Tensor]:
     """Return (features, logits) of every image in file order, float32 on the CPU.
 
-    Of several processes that read parts of a split, `join` gathers the rows.
+    Of several processes that read parts of a split, `join` gathers the rows, and all of them call
+    `between` after the same batches.
     """
     was_training = model.training
     model.eval()
@@ -33,17 +39,21 @@ def predict_split(
     indices = [torch.zeros(0, dtype=torch.int64, device=device)]  # a process may have no image
     features = [torch.zeros(0, model.head.in_features, device=device)]
     logits = [torch.zeros(0, model.head.num_classes, device=device)]
-    for batch in loader:
+    for number, batch in enumerate(loader, 1):
         x = model.features(batch.inputs)
         indices.append(batch.indices)
         features.append(x.float())
         logits.append(model.head(x).float())
+        if number <= loader.batches_of_all:
+            between()
     model.train(was_training)
     order = join(torch.cat(indices)).cpu().argsort()
     return join(torch.cat(features)).cpu()[order], join(torch.cat(logits)).cpu()[order]
 
 
-def predict(run: TrainingRun, split: Split) -> tuple[Tensor, Tensor]:
+def predict(
+    run: TrainingRun, split: Split, between: Between = lambda: None
+) -> tuple[Tensor, Tensor]:
     """Return (features, logits) of a split by a run's model as it is."""
     if len(split) == 0:
         head = run.model.head
@@ -52,7 +62,7 @@ def predict(run: TrainingRun, split: Split) -> tuple[Tensor, Tensor]:
     loading = {**run.loading, "size": run.config.evaluated_at}
     loader = EvalLoader(split, batch_size=256, **loading)
     try:
-        features, logits = predict_split(run.model, loader, gather)
+        features, logits = predict_split(run.model, loader, gather, between)
     except ValueError as error:  # on a CPU heads look at the values
         if "NaN" not in str(error):
             raise
@@ -64,14 +74,14 @@ def predict(run: TrainingRun, split: Split) -> tuple[Tensor, Tensor]:
     return features, logits
 
 
-def training_features(run: TrainingRun, indices: Tensor) -> tuple[Tensor, Tensor]:
+def training_features(run: TrainingRun, indices: Tensor, between: Between) -> tuple[Tensor, Tensor]:
     """Return features and labels of training images as they are, without augmentation."""
     split = run.dataset.train.subset(indices)
-    return predict(run, split)[0], split.labels
+    return predict(run, split, between)[0], split.labels
 
 
-def measure(run: TrainingRun) -> dict[str, Any]:
+def measure(run: TrainingRun, between: Between) -> dict[str, Any]:
     """Measure the model as it is on the test set."""
     dataset = run.dataset
-    _, logits = predict(run, run.test_images)
+    _, logits = predict(run, run.test_images, between)
     return evaluate(logits, dataset.test.labels, dataset.class_counts, dataset.class_names)

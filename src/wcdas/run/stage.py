@@ -21,7 +21,7 @@ from wcdas.rng import Purpose, seeded, stream
 from wcdas.run.batches import Batches
 from wcdas.run.build import TrainingRun, new_head
 from wcdas.run.optimizer import WeightAverage, create_optimizer, load_optimizer
-from wcdas.run.prediction import training_features
+from wcdas.run.prediction import Between, training_features
 from wcdas.run.schedule import annealed, chain, rate
 from wcdas.run.step import EpochStatistics, Step
 from wcdas.streams import Beside
@@ -38,21 +38,22 @@ def enter_stage(run: TrainingRun, index: int) -> None:
         model.backbone = nn.SyncBatchNorm.convert_sync_batchnorm(model.backbone)
 
 
-def set_values(run: TrainingRun, index: int) -> None:
-    """Set the values that a stage begins with, the method's and the class weights."""
+def set_values(run: TrainingRun, index: int, between: Between) -> None:
+    """Set the values that a stage begins with, the method's and the class weights; `between` is
+    called between batches."""
     name, stage = run.stages[index]
     if run.method.begin_stage is not None:
         start = StageStart(
             name,
             run.dataset.class_counts,
             run.config.options,
-            lambda: training_features(run, run.kept),
-            lambda: training_features(run, run.selection),
+            lambda: training_features(run, run.kept, between),
+            lambda: training_features(run, run.selection, between),
         )
         with torch.no_grad():
             run.method.begin_stage(run.model, start)
     if stage.imprint:
-        features, labels = training_features(run, run.kept)
+        features, labels = training_features(run, run.kept, between)
         run.model.head.imprint(class_means(features, labels, run.dataset.num_classes)[0])
 
 
