@@ -7,7 +7,7 @@ SIGINT or SIGHUP, the process alone, all that it started or one of its ranks, at
 evenly over the time that it takes, and gone on with by the command that it or its folder asks for.
 What a signal must not leave: another exit status than its own, more or less than one line that says
 how to go on, a process, a model whose bytes are not those of the run left alone. The last table
-counts them.
+counts them. A signal in the first moments of Python itself, which listens to none, is told apart.
 """
 
 import argparse
@@ -104,6 +104,18 @@ def left() -> dict[int, str]:
     return found
 
 
+def is_early(pid: int, number: int) -> bool:
+    """Whether a process would just die of a signal, as Python does until it runs any code of ours;
+    PyTorch comes later."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        loaded = Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt", "SigIgn"))]
+    return "libtorch" not in loaded and not any(mask >> (number - 1) & 1 for mask in masks)
+
+
 def wait_for_all() -> bool:
     """Whether all processes of a command end."""
     end = time.monotonic() + GRACE
@@ -136,6 +148,9 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         except subprocess.TimeoutExpired:
             pass
         there = left()
+        early = (
+            number != signal.SIGKILL and not folder.exists() and not listens(process.pid, number)
+        )
         several = [pid for pid, rank in there.items() if rank]
         chosen = list(there) if whom == "group" else [process.pid]
         if whom == "rank" and several:
@@ -146,6 +161,8 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         wrong = [] if wait_for_all() else ["processes left"]
         status = process.wait() if not wrong else None
     text = said.read_text(errors="replace")
+    if early and not kind.ranks and status == -number and not text:
+        return f"{how} before it listens", wrong
     if status == 0 or models_in(folder) == kind.models:  # it was done already
         return how, wrong
     speaks = [pid for pid in there if there[pid] == "0"] if kind.ranks else [process.pid]
