@@ -148,9 +148,7 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         except subprocess.TimeoutExpired:
             pass
         there = left()
-        early = (
-            number != signal.SIGKILL and not folder.exists() and not listens(process.pid, number)
-        )
+        early = number != signal.SIGKILL and is_early(process.pid, number)
         several = [pid for pid, rank in there.items() if rank]
         chosen = list(there) if whom == "group" else [process.pid]
         if whom == "rank" and several:
