@@ -1,5 +1,6 @@
 """What is damaged in a run's folder is told in one line, and made again where it can be."""
 
+import json
 import os
 import shutil
 
@@ -48,6 +49,29 @@ def test_a_result_is_made_again(run, finished, name, contents):
     assert not run.is_finished
     wcdas.train(out=run.path, resume=True, device="cpu", report=False)
     assert (run.path / name).read_bytes() == (finished.path / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["confusion"].pop(),
+        lambda m: m["confusion"][0].__setitem__(2, 10**9),
+        lambda m: m["confusion"].append([0, 1, -1]),
+        lambda m: m["confusion"].append([0, 1]),
+        lambda m: m["per_class"][1].update(accuracy=0.123),
+        lambda m: m["per_class"][1].update(test_images=3),
+    ],
+)
+def test_metrics_that_do_not_agree_are_made_again(run, finished, change):
+    metrics = json.loads((run.path / "metrics.json").read_text())
+    change(metrics)
+    damage(run, "metrics.json", json.dumps(metrics))
+    told = r"metrics\.json is damaged: .* confusion.*; it is made again by: wcdas train"
+    with pytest.raises(InputError, match=told):
+        run.read_metrics()
+    wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+    same = "metrics.json"
+    assert (run.path / same).read_bytes() == (finished.path / same).read_bytes()
 
 
 def test_a_damaged_model_says_how_it_is_made_again(run):

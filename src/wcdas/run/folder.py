@@ -138,10 +138,8 @@ class RunFolder:
             metrics: dict[str, Any] = read_json(self._metrics, Metrics, remedy)
         except MissingFile:
             raise self.unfinished() from None
-        classes = range(len(metrics["per_class"]))
-        for row in metrics["confusion"]:
-            if len(row) != 3 or row[0] not in classes or row[1] not in classes:
-                raise DamagedFile(f"{self._metrics} is damaged: confusion has {row}; {remedy}")
+        if told := _disagreement(metrics):
+            raise DamagedFile(f"{self._metrics} is damaged: {told}; {remedy}")
         return metrics
 
     def write_predictions(self, labels: Tensor, predicted: Tensor) -> None:
@@ -167,6 +165,23 @@ class RunFolder:
         if self.failure.exists():
             return InputError(f"{self.path} failed: {read_text(self.failure).strip()}")
         return InputError(f"{self.path} is not finished; go on with: {again(self.path)}")
+
+
+def _disagreement(metrics: Mapping[str, Any]) -> str:
+    """Say where the confusion does not belong to the rows of the classes."""
+    rows = metrics["per_class"]
+    tested, right = [0] * len(rows), [0] * len(rows)
+    for row in metrics["confusion"]:
+        if len(row) != 3 or not all(0 <= place < len(rows) for place in row[:2]) or row[2] < 1:
+            return f"confusion has {row}"
+        true, predicted, n = row
+        tested[true] += n
+        right[true] += n * (true == predicted)
+    for row, n, hits in zip(rows, tested, right, strict=True):
+        accuracy = hits / n if n else None
+        if (row["test_images"], row["accuracy"]) != (n, accuracy):
+            return f"class {row['class']!r} has other numbers than its confusion"
+    return ""
 
 
 def again(path: Path) -> str:
