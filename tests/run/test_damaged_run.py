@@ -66,7 +66,7 @@ def test_metrics_that_do_not_agree_are_made_again(run, finished, change):
     metrics = json.loads((run.path / "metrics.json").read_text())
     change(metrics)
     damage(run, "metrics.json", json.dumps(metrics))
-    told = r"metrics\.json is damaged: .* confusion.*; it is made again by: wcdas train"
+    told = r"metrics\.json is damaged: .*confusion.*; it is made again by: wcdas train"
     with pytest.raises(InputError, match=told):
         run.read_metrics()
     wcdas.train(out=run.path, resume=True, device="cpu", report=False)
