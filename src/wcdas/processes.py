@@ -24,6 +24,8 @@ from torch.utils.data import DataLoader
 from wcdas.errors import InputError
 from wcdas.interrupt import Stopped, signals_held, stopped_with_parent
 
+MEETING_SECONDS = 1800  # then PyTorch waits for as long, and says what is missing
+
 T = TypeVar("T")
 
 
@@ -82,7 +84,8 @@ def _meet() -> None:
         socket.create_connection(place, timeout=10).close()
         store = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
         store.add(came, 1)
-        while store.add(came, 0) < int(os.environ["WORLD_SIZE"]):
+        end = time.monotonic() + MEETING_SECONDS
+        while store.add(came, 0) < int(os.environ["WORLD_SIZE"]) and time.monotonic() < end:
             time.sleep(0.05)
     except (ConnectionError, dist.DistError):
         raise Stopped(signal.SIGTERM) from None
