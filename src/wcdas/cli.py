@@ -1,6 +1,7 @@
 """The command line: options, arguments and help; each command is one call."""
 
 import json
+import logging
 import os
 import sys
 import warnings
@@ -562,6 +563,7 @@ def list_names(
 def main() -> None:
     # What PIL thinks of a photograph's metadata is not for the user; a bad image is an error.
     warnings.filterwarnings("ignore", module=r"PIL\.")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
     sys.exit(run(app, sys.argv[1:]))
 
 

@@ -305,6 +305,14 @@ def test_what_is_no_request_makes_no_noise(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("host", [b"localhost", b"evil.example"])
+def test_a_path_that_is_none_is_not_redirected(host):
+    """To the host that was named."""
+    with served() as server:
+        client = server.connect(b"GET ? HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert error(client) == (404, "Not Found")
+
+
 def test_a_mistake_of_the_server_is_said_to_both_sides(capfd):
     with served() as server:
         status, said = error(server.post(b"bug"))

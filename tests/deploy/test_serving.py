@@ -3,6 +3,7 @@
 import io
 import json
 import socket
+import struct
 import urllib.error
 import urllib.request
 import zlib
@@ -55,6 +56,15 @@ def bomb() -> bytes:
     return file.getvalue()[:12] + header + crc + file.getvalue()[33:]
 
 
+def many_samples() -> bytes:
+    """A TIFF that claims 828 values a pixel, of which Pillow has something to say."""
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "tiff")
+    samples = struct.pack("<HHI", 277, 3, 1)
+    assert samples in file.getvalue()
+    return file.getvalue().replace(samples + b"\x03\0", samples + struct.pack("<H", 828))
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
@@ -66,6 +76,7 @@ def bomb() -> bytes:
         (bytes(1_000_001), 413, "the file is larger than 1 MB"),
         (bytes(8_000_000), 413, "the file is larger than 1 MB"),
         (bomb(), 415, "100,000,000 pixels"),
+        (many_samples(), 415, "not an image"),
     ],
 )
 def test_what_is_refused(address, body, status, said):

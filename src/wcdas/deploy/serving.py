@@ -167,11 +167,13 @@ def create_app(answerer: Answerer, limit: int, limits: Limits | None = None) -> 
         fixed[path] = Response(content, media_type=kind, headers=HEADERS)
     routes = [Route(path, reply, methods=["GET"]) for path, reply in fixed.items()]
     pages = Router([Route("/predict", predict, methods=["POST"]), *routes], redirect_slashes=False)
-    return Starlette(
+    app = Starlette(
         # Another site that has its name point here does not get an answer.
         routes=[*(Host(name, pages) for name in HOSTS), Mount("/", stranger)],
         exception_handlers={HTTPException: refuse, ClientDisconnect: gone, Exception: failed},
     )
+    app.router.redirect_slashes = False
+    return app
 
 
 def _listening(port: int) -> socket.socket:
