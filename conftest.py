@@ -1,5 +1,13 @@
+import signal
+
 import pytest
 import torch
+
+# What a test starts is to hear signals, also where nohup or a shell's & had the tests ignore them.
+for number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)  # many small operations are faster so, and workers share the cores
 
