@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.evaluation.difference import CONFIDENCE, difference
+from wcdas.evaluation.difference import CONFIDENCE, Difference, difference
 from wcdas.evaluation.table import aligned, percent
 from wcdas.groups import GROUPS, IN_WORDS
 from wcdas.sweeps.plan import Plan, SweepRun
@@ -195,7 +195,7 @@ def _remarks(results: Results) -> list[str]:
         for text in run["warnings"]
     ]
     compared = {m: d for m, s in results["methods"].items() if (d := s["to_best"])}
-    level = [m for m, d in compared.items() if abs(d["mean"]) <= d["margin"]]
+    level = [m for m, d in compared.items() if not Difference(**d).is_clear]
     told = f"not told apart from {results['best']} by these seeds and test images"
     told += f" ({100 * CONFIDENCE:.0f} %): {', '.join(level) or 'none'}"
     return [*[told] * bool(compared), *_failed(results, *results["methods"]), *warned]
