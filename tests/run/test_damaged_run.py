@@ -100,6 +100,14 @@ def test_a_damaged_line_of_the_log_is_named(run, line):
     assert wcdas.write_report(run.path).exists()
 
 
+def test_a_log_that_is_no_text_is_named(run):
+    log = run.path / "log.jsonl"
+    log.write_bytes(b"\x88" + log.read_bytes())
+    damage(run, "metrics.json", None)
+    with pytest.raises(InputError, match=r"log\.jsonl, line 1, is damaged: .*; delete the line"):
+        wcdas.train(out=run.path, resume=True, device="cpu", report=False)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

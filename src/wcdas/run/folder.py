@@ -21,6 +21,7 @@ import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
 from wcdas.files import (
+    LARGEST,
     DamagedFile,
     MissingFile,
     read_bytes,
@@ -107,10 +108,10 @@ class RunFolder:
         return self._log.read_bytes().count(b"\n") if self._log.exists() else 0
 
     def read_log(self) -> list[dict[str, Any]]:
-        lines = read_text(self._log).splitlines() if self._log.exists() else []
+        lines = read_bytes(self._log, LARGEST).splitlines() if self._log.exists() else []
         return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
 
-    def _epoch(self, number: int, line: str) -> dict[str, Any]:
+    def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
         where = f"line {number}"
         try:
             facts: dict[str, Any] = json.loads(line)
@@ -126,8 +127,8 @@ class RunFolder:
     def keep_log(self, lines: int) -> None:
         """Drop what was logged after the checkpoint that a resumed run goes on from."""
         if self._log.exists():
-            kept = self._log.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]
-            write_synced(self._log, "".join(kept).encode())
+            kept = read_bytes(self._log).splitlines(keepends=True)[:lines]  # damaged ones, too
+            write_synced(self._log, b"".join(kept))
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         write_synced(self._metrics, (json.dumps(metrics, indent=1) + "\n").encode())
