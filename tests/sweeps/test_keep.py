@@ -111,7 +111,7 @@ def test_what_is_unfinished_or_damaged_is_left_out_with_its_reason(copy, tmp_pat
     (copy / "wcdas-s0" / "metrics.json").write_text("{")
     shutil.rmtree(copy / "wcdas-s1")
     done = keep_results([copy], tmp_path / "results")
-    assert done.files[0].endswith("1 lines, 1 new, 0 replaced")
+    assert done.files[0].endswith("1 line, 1 new, 0 replaced")
     unfinished, damaged, missing = sorted(done.left_out)
     assert "softmax-s0 is not finished; go on with: wcdas train --out" in unfinished
     assert "metrics.json is damaged" in damaged

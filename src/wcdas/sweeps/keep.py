@@ -143,4 +143,5 @@ def _keep(lines: Sequence[Line], file: Path) -> str:
     text = [json.dumps(after[key]) + "\n" for key in sorted(after)]
     write_synced(file, "".join(text).encode())
     replaced = len(before) + len(added) - len(after)
-    return f"{file}: {len(after)} lines, {len(added) - replaced} new, {replaced} replaced"
+    many = f"{len(after)} line{'s' * (len(after) != 1)}"
+    return f"{file}: {many}, {len(added) - replaced} new, {replaced} replaced"
