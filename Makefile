@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo test test-slow test-all lint docs bench clean
+.PHONY: demo test test-slow test-all lint docs tables bench clean
 
 demo: $(READY)  ## train on embedded long-tailed data and compare
 	$(BIN)/python examples/compare.py
@@ -28,6 +28,9 @@ lint: $(READY)  ## style and types
 docs: $(READY)  ## the documentation, in site/
 	$(BIN)/mkdocs build --strict
 	@echo "Open site/index.html"
+
+tables: $(READY)  ## the tables of README.md and docs/, from results/
+	$(BIN)/python results/tables.py
 
 bench: $(READY)  ## speed beside the peers
 	$(BIN)/python benchmarks/head_cpu.py

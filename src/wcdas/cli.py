@@ -237,6 +237,34 @@ def sweep(
     done.raise_failures()
 
 
+@app.command(cls=Command, name="results", short_help="Keep the numbers of finished runs in files.")
+def keep(
+    paths: Annotated[
+        list[Path], argument("RUN|SWEEP|FILE …", "Folders, or .jsonl files from another machine.")
+    ],
+    to: Annotated[Path, option("DIR", "Where DATA.jsonl is, for each dataset.")] = Path("results"),
+) -> None:
+    """Keep the numbers of finished runs: a line each, in a file for each dataset.
+
+    A line has settings, seed, metrics, time, device, versions and commit; that of
+    an equal run is replaced. Runs that are not finished are told and left out,
+    and the exit status is 1.
+
+    \b
+    Examples:
+      wcdas results runs/digits-lt-sweep-1
+      wcdas results runs/digits-lt-wcdas-prior-s0-1 --to numbers
+      wcdas results cluster/results/cifar100-lt.jsonl
+    """
+    from wcdas.errors import WorkError
+    from wcdas.sweeps import keep_results
+
+    done = keep_results(paths, to)
+    console().print("\n".join([*done.files, *(f"left out: {why}" for why in done.left_out)]))
+    if done.left_out:
+        raise WorkError(f"{len(done.left_out)} of {done.runs} runs are left out")
+
+
 @app.command(cls=Command)
 def evaluate(
     run: Run,
@@ -500,6 +528,10 @@ def paper(
     measured: Annotated[
         Path | None, option("DIR", "A folder of --mode real; quick mode shows its numbers.")
     ] = None,
+    results: Annotated[
+        Path | None,
+        option("DIR", "Of `wcdas results`; shown likewise.  [default: ./results, if there]"),
+    ] = None,
 ) -> None:
     """Check the paper's equations, theorems, figures and tables.
 
@@ -529,6 +561,7 @@ def paper(
         data_root=data_root,
         device=device,
         measured=measured,
+        results=results,
         console=screen,
     )
     if not everything and not resume:

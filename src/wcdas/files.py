@@ -79,6 +79,22 @@ def read_toml(path: Path, hint: Any, remedy: str = "") -> Any:
     return _parsed(path, hint, tomllib.loads, remedy)
 
 
+def read_json_lines(path: Path, hint: Any, remedy: str) -> list[Any]:
+    """Return what a file holds that has a JSON value of a type on each line; else the error ends
+    with a remedy."""
+    values = []
+    for number, line in enumerate(read_bytes(path, LARGEST).splitlines(), start=1):
+        where = f"line {number}"
+        try:
+            value = json.loads(line)
+            check_shape(value, hint, where)
+        except (ValueError, RecursionError) as error:
+            reason = str(error).removeprefix(f"{where} ")
+            raise DamagedFile(f"{path}, {where}, is damaged: {reason}; {remedy}") from None
+        values.append(value)
+    return values
+
+
 def _parsed(path: Path, hint: Any, parse: Any, remedy: str) -> Any:
     try:
         value = parse(read_text(path))

@@ -128,6 +128,11 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def device_name(device: torch.device) -> str:
+    """Return "cpu", or what a GPU is called."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def start_method(workers: int) -> BaseContext | None:
     """Say how worker processes are started; None is as Python does it, by a fork.
 

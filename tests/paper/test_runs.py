@@ -21,6 +21,7 @@ from wcdas.paper.tables import (
     of_stand_in,
     read_table,
 )
+from wcdas.sweeps import keep_results, read_results
 
 pytestmark = pytest.mark.slow
 
@@ -204,3 +205,14 @@ def test_quick_mode_shows_the_numbers_of_a_real_mode(setting, digits, tmp_path):
     assert measure(setting, TABLE, of_cell)[0] == {}
     with pytest.raises(wcdas.InputError, match="holds no paper"):
         begin(["table-3"], replace(setting, measured=tmp_path / "elsewhere"), resume=False)
+
+
+def test_results_of_the_sweeps_stand_for_their_runs(setting, digits, tmp_path):
+    kept = keep_results(sorted((setting.out / "sweeps").iterdir()), tmp_path / "results")
+    assert kept.left_out == []
+    lines = read_results(tmp_path / "results")
+    other = Setting(tmp_path / "other", "real", device="cpu", results=lines)  # trains no digits
+    found = stand_in(other, TABLE)
+    assert found.keys() == digits.keys()
+    for cell, number in digits.items():
+        assert found[cell].mean == pytest.approx(number.mean, abs=1e-3)

@@ -25,6 +25,19 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     )
 
 
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a table of Markdown, under the first of them.
+
+    >>> print(markdown_table([["method", "all"], ["wcdas", "48.5"]]))
+    | method | all |
+    | --- | ---: |
+    | wcdas | 48.5 |
+    """
+    head, *others = rows
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *others))
+
+
 def result_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Accuracy in percent by group: a column for each named result of `evaluate`.
 

@@ -1,6 +1,6 @@
 """A claim of the paper, and what came of checking it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -8,6 +8,8 @@ from typing import Self
 
 from rich.console import Console
 from torch import Tensor
+
+from wcdas.sweeps import Line
 
 TOLERANCE = 1e-10
 
@@ -51,6 +53,7 @@ class Setting:
     device: str = "auto"
     console: Console | None = None
     measured: Path | None = None  # the folder of a real mode, whose numbers are shown in quick mode
+    results: Sequence[Line] = ()  # those of runs that are not here
 
     @property
     def figures(self) -> Path:

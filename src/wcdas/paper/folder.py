@@ -7,18 +7,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import wcdas
 from wcdas.errors import InputError, unknown
 from wcdas.files import write_synced
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Finding, Setting, Table, Verdict
 from wcdas.run import check_free
+from wcdas.run.origin import source
 
 MODES = ("quick", "real")
 
@@ -90,17 +89,9 @@ class Result:
 
 def fingerprint(setting: Setting) -> str:
     """Return that of all a verdict depends on: the package, PyTorch, the mode and the data."""
-    parts = (_package(), torch.__version__, setting.mode, setting.data_root, setting.measured)
+    given = (setting.mode, setting.data_root, setting.measured, json.dumps(setting.results))
+    parts = (source(), torch.__version__, *given)
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
-
-
-@cache
-def _package() -> str:
-    root = Path(wcdas.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".toml")):
-        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def write_result(setting: Setting, name: str, result: Result) -> None:

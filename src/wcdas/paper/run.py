@@ -19,7 +19,9 @@ from wcdas.paper.claim import Setting, Verdict
 from wcdas.paper.folder import Result, begin, chosen, read_result, write_result
 from wcdas.paper.page import tally, write_page
 from wcdas.run import next_folder
+from wcdas.sweeps import read_results
 
+RESULTS = Path("results")
 STYLES = dict(zip(Verdict, ("green", "yellow", "red", "dim"), strict=True))
 
 
@@ -68,6 +70,7 @@ def run_paper(
     data_root: str | Path | None = None,
     device: str = "auto",
     measured: str | Path | None = None,
+    results: str | Path | None = None,
     console: Console | None = None,
 ) -> PaperRun:
     """Judge claims of the paper and write a page with their verdicts.
@@ -81,6 +84,8 @@ def run_paper(
         data_root: where the paper's datasets lie; $WCDAS_DATA without it.
         device: auto, cpu, cuda or cuda:N.
         measured: the folder of a real mode, whose numbers quick mode shows.
+        results: the folder of `wcdas results`, whose numbers are shown where a mode trains none;
+            `results` without it, where there is one.
         console: where progress is shown; None is silent.
     """
     asked = chosen(names, everything)
@@ -95,15 +100,16 @@ def run_paper(
         device,
         console,
         Path(measured) if measured else None,
+        read_results(Path(results or RESULTS)) if results or any(RESULTS.glob("*.jsonl")) else (),
     )
     asked = begin(asked, setting, resume)
-    results: dict[str, Result] = {}
+    judged: dict[str, Result] = {}
     failures: dict[str, str] = {}
     try:
         for number, name in enumerate(asked, 1):
             which = f"{number}/{len(asked)} {name}"
             try:
-                results[name], took = _judge(name, which, setting, console)
+                judged[name], took = _judge(name, which, setting, console)
             except (InterruptedRunError, KeyboardInterrupt) as stop:
                 told = f"stopped at {name}; go on with: {_again(setting.out)}"
                 raise InterruptedRunError(told, number_of(stop)) from None
@@ -111,12 +117,12 @@ def run_paper(
                 failures[name] = str(error)
                 console.print(f"{which} could not be judged: {error}")
             else:
-                verdict = results[name].finding.verdict
+                verdict = judged[name].finding.verdict
                 coloured = (verdict, STYLES[verdict])
                 console.print(Text.assemble(f"{which} ", coloured, f" ({took})"))
     finally:
-        page = write_page(setting, results, failures)
-    return PaperRun(page, results, failures)
+        page = write_page(setting, judged, failures)
+    return PaperRun(page, judged, failures)
 
 
 def _judge(name: str, which: str, setting: Setting, console: Console) -> tuple[Result, str]:

@@ -23,6 +23,9 @@ from wcdas.interrupt import signals_held
 from wcdas.paper.claim import Setting
 from wcdas.processes import choose_device, end_with_parent
 from wcdas.run import RunFolder
+from wcdas.run.recipes import read_settings
+from wcdas.run.settings import read_own, remembered
+from wcdas.sweeps.results_file import given_settings, select
 
 STAND_IN = "digits-lt"
 HEADS_WITH_RHO = ("wcdas", "wndas")
@@ -89,6 +92,18 @@ def finished_runs(setting: Setting, protocol: Protocol, method: str) -> list[Pat
     sweep = sweep_folder(setting, protocol)
     runs = [sweep / f"{method}-s{seed}" for seed in range(protocol.seeds)]
     return [run for run in runs if RunFolder(run).is_finished]
+
+
+def finished_metrics(setting: Setting, protocol: Protocol, method: str) -> list[Mapping[str, Any]]:
+    """Return the metrics of a method's finished runs, seed by seed; from the results, where a mode
+    trains none and there are none."""
+    runs = finished_runs(setting, protocol, method)
+    if runs or is_trained_in(setting.mode, protocol):
+        return [wcdas.Run(run).metrics for run in runs]
+    recipe, _ = read_own(protocol.recipe)
+    settings = given_settings(remembered(recipe, read_settings(dict(protocol.settings))))
+    lines = select(setting.results, protocol.data, protocol.imbalance, settings)
+    return [line["metrics"] for line in lines if line["method"] == method]
 
 
 def train(setting: Setting, wanted: Iterable[tuple[Protocol, str]]) -> dict[Protocol, str]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import wcdas
 from wcdas.paper.claim import Finding, Setting, Table, Verdict
-from wcdas.paper.runs import STAND_IN, Protocol, finished_runs, protocol, read_toml, train
+from wcdas.paper.runs import STAND_IN, Protocol, finished_metrics, protocol, read_toml, train
 from wcdas.sweeps import mean_and_std
 
 TOLERANCE = 1.5  # points; two standard errors of an accuracy of 50 % on 5,000 images are 1.4
@@ -187,8 +186,7 @@ def measure(
     failed = train(setting, [(one, row.method) for row, _, one in cells if one is not None])
     found = {}
     for row, part, one in cells:
-        runs = finished_runs(setting, one, row.method) if one is not None else []
-        metrics = [wcdas.Run(run).metrics for run in runs]
+        metrics = finished_metrics(setting, one, row.method) if one is not None else []
         for metric in part.metrics:
             key = "top1" if metric == "all" else metric
             values = [100 * of[key] for of in metrics if of[key] is not None]
@@ -214,19 +212,26 @@ def check_table(setting: Setting, table: PrintedTable) -> Finding:
     return Finding(verdict(table, ours), words, numbers, tables=tuple(tables))
 
 
+def unmeasured(table: PrintedTable, part: Part, ours: Numbers) -> list[str]:
+    """Return the rows of a part of which there is no number of ours."""
+    measured = {cell.row for cell in ours if cell.part == part.label}
+    return [row.label for row in table.rows if row.label not in measured]
+
+
 def _why_empty(table: PrintedTable, part: Part, ours: Numbers, reasons: Mapping[str, str]) -> str:
     """Return why cells of a part are empty and what fills them."""
-    if sum(cell.part == part.label for cell in ours) == len(table.rows) * len(part.metrics):
+    missing = unmeasured(table, part, ours)
+    if not missing:
         return ""
     if part.label in reasons:
         return f"{part.label} is not measured: {reasons[part.label]}"
+    what = "Empty cells have not been measured"
+    if len(missing) < len(table.rows):
+        what = f"Not measured on {part.label}: {', '.join(missing)}"
     with_what, root = "on one GPU ", ""
     if part.imbalance is None:  # images that do not come by themselves
         with_what, root = f"with the images of {part.data} in IMAGES ", " --data-root IMAGES"
-    return (
-        f"Empty cells have not been measured; {with_what}"
-        f"`wcdas paper {table.name} --mode real{root} --out DIR` does it."
-    )
+    return f"{what}; {with_what}`wcdas paper {table.name} --mode real{root} --out DIR` does it."
 
 
 def side_by_side(table: PrintedTable, ours: Numbers, notes: Mapping[str, str]) -> Iterator[Table]:

@@ -1,6 +1,6 @@
 """What the files in a run's folder hold."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 Share = float | None  # None where there is nothing to measure
 
@@ -18,27 +18,33 @@ ClassRow = TypedDict(
 )
 
 
-class Metrics(TypedDict):
+class Summary(TypedDict):
+    """Of the metrics what sweeps and results keep."""
+
+    headline: Literal["top1", "balanced_accuracy"]
+    test_images: int
+    never_predicted: int
+    many: Share
+    medium: Share
+    few: Share
+    top1: Share
+    top5: Share
+    balanced_accuracy: Share
+    macro_f1: Share
+    ece: Share
+    nll: Share
+
+
+class Metrics(Summary):
     """metrics.json: the last epoch."""
 
     method: str
     dataset: str
+    device: NotRequired[str]  # that it ended on
     temperature: float
     held_out: NotRequired[int]  # since format 2
-    test_images: int
-    headline: str
     test_is_balanced: bool
-    top1: Share
-    top5: Share
-    balanced_accuracy: Share
-    many: Share
-    medium: Share
-    few: Share
     group_classes: dict[str, int]
-    macro_f1: Share
-    ece: Share
-    nll: Share
-    never_predicted: int
     per_class: list[ClassRow]
     confusion: list[list[int]]
 
@@ -74,6 +80,7 @@ class Info(TypedDict):
     threads: NotRequired[int]
     given: list[dict[str, Any]]
     versions: dict[str, str]
+    code: NotRequired[dict[str, str]]
 
 
 class Data(TypedDict):

@@ -9,6 +9,7 @@ from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.evaluation.calibration import FEWEST
 from wcdas.heads import Head
 from wcdas.methods.method import plain_model
+from wcdas.processes import device_name
 from wcdas.run.build import TrainingRun
 from wcdas.run.frozen import FrozenDataset
 from wcdas.run.model_file import ModelInfo, save_model
@@ -73,6 +74,7 @@ def finish(run: TrainingRun) -> Outputs | None:
     facts = {
         "method": config.method,
         "dataset": dataset.name,
+        "device": device_name(run.ranks.device),
         "temperature": temperature,
         "held_out": len(held_out),  # images that it was fitted on, if they were enough
     }

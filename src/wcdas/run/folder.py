@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import platform
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,19 +12,17 @@ from typing import Any
 
 import safetensors.torch
 import tomli_w
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-import wcdas
 from wcdas.data.dataset import Dataset
 from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
 from wcdas.files import (
-    LARGEST,
     DamagedFile,
     MissingFile,
     read_bytes,
     read_json,
+    read_json_lines,
     read_text,
     read_toml,
     write_synced,
@@ -33,6 +30,7 @@ from wcdas.files import (
 from wcdas.interrupt import number_of
 from wcdas.run.contents import LogLine, Metrics, RunTable
 from wcdas.run.model_file import is_whole
+from wcdas.run.origin import code, versions
 from wcdas.run.spec import Config, as_table
 from wcdas.shapes import check_shape
 
@@ -108,21 +106,8 @@ class RunFolder:
         return self._log.read_bytes().count(b"\n") if self._log.exists() else 0
 
     def read_log(self) -> list[dict[str, Any]]:
-        lines = read_bytes(self._log, LARGEST).splitlines() if self._log.exists() else []
-        return [self._epoch(number, line) for number, line in enumerate(lines, start=1)]
-
-    def _epoch(self, number: int, line: bytes) -> dict[str, Any]:
-        where = f"line {number}"
-        try:
-            facts: dict[str, Any] = json.loads(line)
-            check_shape(facts, LogLine, where)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).removeprefix(f"{where} ")
-            raise DamagedFile(
-                f"{self._log}, {where}, is damaged: {reason}; delete the line, and its epoch is "
-                "left out"
-            ) from None
-        return facts
+        remedy = "delete the line, and its epoch is left out"
+        return read_json_lines(self._log, LogLine, remedy) if self._log.exists() else []
 
     def keep_log(self, lines: int) -> None:
         """Drop what was logged after the checkpoint that a resumed run goes on from."""
@@ -260,19 +245,11 @@ def run_table(
         "weights": weights,
         "given": [dict(layer) for layer in given],
         "versions": versions(),
+        "code": code(),
     }
     if threads is not None:
         info["threads"] = threads
     return as_table(config) | {"info": info}
-
-
-def versions() -> dict[str, str]:
-    """Return what a run or a sweep is done with."""
-    return {
-        "wcdas": wcdas.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
 
 
 @contextmanager

@@ -24,7 +24,8 @@ from wcdas.files import (
 )
 from wcdas.run.contents import Data
 from wcdas.run.diagnosis import warnings_in
-from wcdas.run.folder import RunFolder, versions
+from wcdas.run.folder import RunFolder
+from wcdas.run.origin import versions
 from wcdas.run.settings import short_name
 from wcdas.sweeps.plan import Plan, SweepRun
 from wcdas.sweeps.results import as_csv, as_markdown, as_text, summarise

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from wcdas.evaluation.difference import CONFIDENCE, Difference, difference
-from wcdas.evaluation.table import aligned, percent
+from wcdas.evaluation.table import aligned, markdown_table, percent
 from wcdas.groups import GROUPS, IN_WORDS
+from wcdas.run.contents import Share, Summary
 from wcdas.sweeps.plan import Plan, SweepRun
 
 # What is kept of a run's metrics; all else is in its metrics.json.
-METRICS = (*GROUPS, "top1", "top5", "balanced_accuracy", "macro_f1", "ece", "nll")
-FACTS = ("headline", "test_images", "never_predicted", *METRICS)
+FACTS = tuple(Summary.__annotations__)
+METRICS = tuple(key for key, kind in Summary.__annotations__.items() if kind == Share)
 
 NOTHING: Mapping[SweepRun, tuple[Tensor, Tensor]] = {}
 Results = Mapping[str, Any]
@@ -114,11 +115,10 @@ def as_text(results: Results) -> str:
 
 
 def as_markdown(results: Results) -> str:
-    first, *others = [f"| {' | '.join(row)} |" for row in _rows(results)]
-    rule = f"| --- |{' ---: |' * (len(_rows(results)[0]) - 1)}"
-    remarks = [f"- {line}" for line in _remarks(results)]
-    table = "\n".join([_title(results), "", first, rule, *others])
-    return "\n".join([f"{table}\n", *remarks]) if remarks else table
+    head, *rows = _rows(results)
+    table = markdown_table([head, *([f"`{method}`", *cells] for method, *cells in rows)])
+    remarks = "\n".join(f"- {line}" for line in _remarks(results))
+    return "\n\n".join(filter(None, [_title(results), table, remarks]))
 
 
 def as_csv(results: Results) -> str:
