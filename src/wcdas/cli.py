@@ -500,6 +500,10 @@ def paper(
     measured: Annotated[
         Path | None, option("DIR", "A folder of --mode real; quick mode shows its numbers.")
     ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        option("DIR", "Runs of your own, for label-awareness; may be given several times."),
+    ] = None,
 ) -> None:
     """Check the paper's equations, theorems, figures and tables.
 
@@ -512,6 +516,7 @@ def paper(
       wcdas paper theorem-4 figure-2
       wcdas paper --all --out paper
       wcdas paper --out paper --resume
+      wcdas paper label-awareness --runs runs
       wcdas paper --all --mode real --data-root ~/data --device cuda
     """
     from wcdas.paper.run import list_claims, run_paper, show
@@ -529,6 +534,7 @@ def paper(
         data_root=data_root,
         device=device,
         measured=measured,
+        runs=runs or [],
         console=screen,
     )
     if not everything and not resume:

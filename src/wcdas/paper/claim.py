@@ -51,6 +51,7 @@ class Setting:
     device: str = "auto"
     console: Console | None = None
     measured: Path | None = None  # the folder of a real mode, whose numbers are shown in quick mode
+    runs: tuple[Path, ...] = ()  # of one's own, for the claims that read any
 
     @property
     def figures(self) -> Path:

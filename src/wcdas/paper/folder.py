@@ -90,7 +90,8 @@ class Result:
 
 def fingerprint(setting: Setting) -> str:
     """Return that of all a verdict depends on: the package, PyTorch, the mode and the data."""
-    parts = (_package(), torch.__version__, setting.mode, setting.data_root, setting.measured)
+    data = (setting.data_root, setting.measured, *setting.runs)
+    parts = (_package(), torch.__version__, setting.mode, *data)
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
 

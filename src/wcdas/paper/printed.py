@@ -23,13 +23,15 @@ SAME_SETTINGS = ("paper-wcdas-imagenet-lt", "paper-wcdas-inat2018")
 NOT_SETTINGS = ("label", "backbone", "batch_size")
 
 
+def recipe_of_the_paper(data: str) -> Config:
+    """Return how WCDAS is trained on a dataset with the hyper-parameters of Table 5."""
+    return resolve("wcdas", data, [read_recipe(f"paper-wcdas-{data}"), {}], {}, None)
+
+
 def table_5(setting: Setting) -> Finding:
     """The printed hyper-parameters against the recipes that train with them."""
     printed = read_toml("tables/table-5.toml")
-    configs = {
-        name: resolve("wcdas", name.removeprefix("paper-wcdas-"), [read_recipe(name), {}], {}, None)
-        for name in printed
-    }
+    configs = {name: recipe_of_the_paper(name.removeprefix("paper-wcdas-")) for name in printed}
     trained = {name: _hyper_parameters(config) for name, config in configs.items()}
     wrong = [
         f"{row['label']}: {heading} {row[key]} printed, {trained[name][key]} in {name}"
