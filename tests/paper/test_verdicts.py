@@ -17,7 +17,10 @@ TO_CORRECT = (16, 18, 19, 21, 27, 33, 37, 46)
 REFUTED_ONES = (9, 11, 30, 31, 35, 36, 47)
 
 
-@pytest.mark.parametrize("number", range(1, 52))
+NUMBERS = sorted(int(name[9:]) for name in CLAIMS if name.startswith("equation-"))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_verdict(number: int, found: Callable[[str], Finding]) -> None:
     expected = HOLDS
     if number in TO_CORRECT:
@@ -55,7 +58,6 @@ CHANGES = [
     ("equation-22", {"POWER": 1}, REFUTED),
     ("equation-23", {"POWER": 1}, REFUTED),
     ("equation-24", {"N": torch.arange(1, 3)}, REFUTED),
-    ("equation-25", {"N": torch.arange(1, 3)}, REFUTED),
     ("equation-26", {"EQUAL": (4.0, 1.0, 1.0, 1.0)}, REFUTED),
     ("equation-7", {"integral": lambda values: values.mean(-1)}, REFUTED),
     ("equation-8", {"N": torch.arange(1, 2)}, REFUTED),
@@ -79,7 +81,6 @@ CHANGES = [
     ("equation-39", {"PRINTED": {1: ("1/2", "1/3")}}, REFUTED),
     ("equation-40", {"PRINTED": {2: theorem_3.PRINTED[3]}}, REFUTED),
     ("equation-41", {"PRINTED": {3: theorem_3.PRINTED[2]}}, REFUTED),
-    ("equation-42", {"general": lambda size, order: Fraction(1, order**2 + 1)}, REFUTED),
     ("equation-43", {"general": lambda size, order: Fraction(1, order**2 + 2)}, REFUTED),
     ("equation-44", {"BETTER": WrappedNormal, "WORSE": WrappedCauchy}, REFUTED),
     ("equation-10", {"EXPONENT": 2.0}, REFUTED),
