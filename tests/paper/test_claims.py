@@ -7,7 +7,6 @@ from pathlib import Path
 import wcdas.paper
 from wcdas.paper import CLAIMS, MODULES, SECTIONS
 
-
 NOTHING = (25, 42)  # an empty line and one of dots have numbers, too
 
 
