@@ -15,7 +15,7 @@ from torch.distributions import Normal
 
 from wcdas.circular import WrappedCauchy, WrappedNormal
 from wcdas.paper.circle import CAUCHY_AND_NORMAL, angles, double, orders, spelled
-from wcdas.paper.claim import Finding, Setting, Table, judge
+from wcdas.paper.claim import Finding, Setting, judge
 from wcdas.paper.theorem_2 import fitted_by_search, roots, smallest_error, uniform_moments
 from wcdas.report import SEQUENTIAL, draw
 
@@ -36,13 +36,6 @@ def theorem_3(setting: Setting) -> Finding:
     left, right, *limit = (argument(moments[:n], power) for n in (100, TERMS) for power in (1, 2))
     share = share_of_classes()
     better, worse = map(spelled, families)
-    best = [family.fit_moments(moments).concentration for family in families]
-    columns = {
-        "family": (better, worse),
-        "ρ of the best fit": [f"{rho:.6f}" for rho in best],
-        "Δ, exact limit": [f"{error:.6e}" for error in exact],
-        "Δ, simulation": [f"{error:.6e}" for error in simulated],
-    }
     return Finding(
         judge(agree and ratio > 1),
         f"From α_n = E ρ^(n²), Δ = {exact[0]:.3e} for {better} and {exact[1]:.3e} for {worse}, "
@@ -61,7 +54,6 @@ def theorem_3(setting: Setting) -> Finding:
             "ratio, simulation": simulated_ratio,
             "share of classes of 100 images": share,
         },
-        tables=(Table.of_columns("Least-square errors", columns),),
     )
 
 
@@ -267,16 +259,7 @@ def figure_2(setting: Setting) -> Finding:
             "cells that change when the mass at ρ = 1 is left out": int(moved.sum()),
         },
         (draw(setting.figures, "figure-2", (11, 3.7), paint),),
-        (preferences(prefers_cauchy),),
     )
-
-
-def preferences(prefers_cauchy: Tensor) -> Table:
-    values = [f"{value:g}" for value in VALUES.tolist()]
-    by_mean = [["C" if c else "N" for c in column] for column in prefers_cauchy.mT.tolist()]
-    columns = {"σ_ρ \\ μ_ρ": values, **dict(zip(values, by_mean, strict=True))}
-    title = "Preferred family: wrapped Cauchy (C) or wrapped Normal (N)"
-    return Table.of_columns(title, columns)
 
 
 def _paint(figure: Figure, cauchy: Tensor, normal: Tensor, prefers_cauchy: Tensor) -> None:
