@@ -105,7 +105,8 @@ def test_synthetic_concentrations(run: Path, tmp_path: Path) -> None:
     assert finding.sentence.endswith(NEEDED)
     assert "head has the larger ρ where s starts at 2; the tail" in finding.sentence
     assert "tail has the larger ρ where s starts at 100" in finding.sentence
-    assert "Of 3 runs on digits-lt, imbalance 50, resnet8, 1 epoch, 0 decide" in finding.sentence
+    assert "digits-lt, imbalance 50, resnet8, 1 epoch: the head" in finding.sentence
+    assert "Of 3 runs none decide" in finding.sentence
     assert [round(value, 6) for value in finding.numbers.values()] == [1.0, -1.0]
     assert [row[1:] for row in finding.tables[0].rows] == [
         ("2", "+1.00", "+1.00"),
@@ -144,7 +145,7 @@ def test_without_runs_the_digits_stand_in(
     finding = CLAIMS["label-awareness"].check(setting)
     assert finding.verdict == Verdict.NEEDS_DATA
     rows = [row[:2] for row in finding.tables[0].rows]
-    assert rows == [(AS_IN_THE_PAPER, "1.69"), (AS_IN_THE_PAPER, "30"), ("w_ρ", "1.69")]
+    assert rows == [(AS_IN_THE_PAPER, "1.69"), ("", "30"), ("w_ρ", "1.69")]
 
 
 def shorter(runs_for):
@@ -191,7 +192,7 @@ def test_finding_of_runs_that_decide(setting: Setting, monkeypatch: pytest.Monke
     monkeypatch.setattr(awareness, "groups_for", lambda setting: groups)
     finding = CLAIMS["label-awareness"].check(setting)
     assert finding.verdict == Verdict.CORRECTED
-    assert finding.sentence.endswith("Of 2 runs on data, 2 decide.")
+    assert finding.sentence.endswith("Of 2 runs 2 decide.")
     monkeypatch.setattr(awareness, "groups_for", lambda setting: {})
     finding = CLAIMS["label-awareness"].check(setting)
     assert finding.verdict == Verdict.NEEDS_DATA
@@ -201,7 +202,7 @@ def test_finding_of_runs_that_decide(setting: Setting, monkeypatch: pytest.Monke
 def test_figure_has_a_dot_for_each_run_and_a_line_of_means() -> None:
     runs = [ended(100, TAIL), ended(2, HEAD), ended(100, UNCLEAR)]
     figure = Figure()
-    _paint(figure, {"data": runs})
+    _paint(figure, [runs])
     (axes,) = figure.axes
     assert axes.get_xscale() == "log"
     *dots, line = axes.lines[1:]  # the first is at zero

@@ -59,6 +59,7 @@ def test_rows_that_do_not_add_up_in_the_words_of_the_page() -> None:
 def test_tables_and_figures_need_data_in_quick_mode() -> None:
     """Digits decide nothing: a verdict needs numbers on the paper's data (see test_runs)."""
     names = [f"table-{n}" for n in (1, 2, 3, 4, 6, 7, 8)] + [f"figure-{n}" for n in (4, 5, 7)]
+    names.append("label-awareness")
     assert {ROWS[name][0] for name in names} == {Verdict.NEEDS_DATA}
 
 

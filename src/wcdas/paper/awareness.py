@@ -96,13 +96,13 @@ def label_awareness(setting: Setting) -> Finding:
     needed = NEEDED if verdict == Verdict.NEEDS_DATA else ""
     if not runs:
         return Finding(verdict, needed.strip())
-    shown = {name: of for name, of in groups.items() if len(by_start(of)) > 1} or groups
-    sentences = " ".join(f"{name}: {told(of)}." for name, of in shown.items())
-    deciding, data = sum(run.decides for run in runs), "; ".join({run.what: 0 for run in runs})
+    shown = [of for of in groups.values() if len(by_start(of)) > 1] or list(groups.values())
+    sentences = " ".join(f"{of[0].what}: {told(of)}." for of in shown)
+    deciding = sum(run.decides for run in runs) or "none"
     return Finding(
         verdict,
-        f"When representation learning ends, {sentences} Of {len(runs)} runs on {data}, "
-        f"{deciding} decide.{needed}",
+        f"When representation learning ends, {sentences} Of {len(runs)} runs {deciding} decide."
+        f"{needed}",
         {
             f"{name}, s from {start:g}": fmean(one.value for one in correlations)
             for name, of in groups.items()
@@ -118,7 +118,8 @@ def _table(groups: Groups) -> Table:
     for name, runs in groups.items():
         ends = [by_start(runs, stage) for stage in BOTH]
         for start in ends[0]:
-            rows.append((name, f"{start:g}", *(", ".join(map(str, of[start])) for of in ends)))
+            cells = (", ".join(map(str, of[start])) for of in ends)
+            rows.append(("" if start > min(ends[0]) else name, f"{start:g}", *cells))
     return Table(
         "Spearman's correlation of ρ with the class count",
         ("", "s starts at", *(f"end of the {stage} stage" for stage in BOTH)),
@@ -128,19 +129,19 @@ def _table(groups: Groups) -> Table:
     )
 
 
-def _paint(figure: Figure, groups: Groups) -> None:
+def _paint(figure: Figure, groups: Sequence[Sequence[Ended]]) -> None:
     axes = figure.subplots()
     axes.axhline(0, color="#888888", linewidth=0.8, linestyle="-")
     looks = zip(cycle(COLOURS), cycle(MARKERS), strict=True)
-    for (name, runs), (colour, marker) in zip(groups.items(), looks, strict=False):
+    for runs, (colour, marker) in zip(groups, looks, strict=False):
         ends = by_start(runs)
         for start, correlations in ends.items():
             for of in correlations:
                 fill = colour if of.is_clear else "white"
                 axes.plot(start, of.value, marker, color=colour, markerfacecolor=fill)
         means = [fmean(one.value for one in correlations) for correlations in ends.values()]
-        axes.plot(list(ends), means, color=colour, label=name, zorder=1)
-    starts = sorted({run.start for runs in groups.values() for run in runs})
+        axes.plot(list(ends), means, color=colour, label=runs[0].what, zorder=1)
+    starts = sorted({run.start for runs in groups for run in runs})
     axes.set(xscale="log", xlabel="start of s", ylim=(-1.08, 1.08))
     axes.set_xticks(starts, [f"{start:g}" for start in starts])
     axes.set_xticks([], minor=True)

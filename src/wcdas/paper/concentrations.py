@@ -156,6 +156,7 @@ def judged_4(during: list[Groups], after: Groups) -> tuple[Verdict, str]:
 
 
 def figure_5(setting: Setting) -> Finding:
+    """On every dataset that has runs; only the paper's own decide."""
     found, rest = runs_for(setting, "figure-5")
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
@@ -186,6 +187,7 @@ SIMILAR = 0.05
 
 
 def figure_7(setting: Setting) -> Finding:
+    """From every start of w_ρ, at the first of the datasets that has runs from all."""
     found, rest = runs_for(setting, "figure-7", [{"head.init": start} for start in STARTS])
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())

@@ -322,6 +322,7 @@ def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
 
 def _check_of(name: str) -> Callable[[Setting], Finding]:
     def check(setting: Setting) -> Finding:
+        """Measured cells beside the printed ones, and what the paper says of their order."""
         return check_table(setting, read_table(name))
 
     return check
