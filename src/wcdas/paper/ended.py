@@ -73,9 +73,10 @@ def rho_by_stage(run: Path) -> dict[str, list[float]]:
 
 def start_of_s(run: Path) -> float:
     """Return s of a new head like the run's, to three digits."""
-    trained, options = wcdas.load(run, device="cpu").classifier, RunFolder(run).read_run()["head"]
-    sizes = {"in_features": trained.head.in_features, "num_classes": trained.head.num_classes}
-    new: Any = wcdas.create_head(**options, **sizes)
+    head, options = wcdas.load(run, device="cpu").classifier.head, RunFolder(run).read_run()["head"]
+    new: Any = wcdas.create_head(
+        in_features=head.in_features, num_classes=head.num_classes, **options
+    )
     return float(f"{new.scale.item():.3g}")
 
 
