@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
 from wcdas.paper.concentrations import (
@@ -141,9 +142,10 @@ def _paint(figure: Figure, groups: Sequence[Sequence[Ended]]) -> None:
                 axes.plot(start, of.value, marker, color=colour, markerfacecolor=fill)
         means = [fmean(one.value for one in correlations) for correlations in ends.values()]
         axes.plot(list(ends), means, color=colour, label=runs[0].what, zorder=1)
-    starts = sorted({run.start for runs in groups for run in runs})
+    axes.set_title(f"one dot a run, hollow where p ≥ {LEVEL:g}; the line goes through their means")
     axes.set(xscale="log", xlabel="start of s", ylim=(-1.08, 1.08))
-    axes.set_xticks(starts, [f"{start:g}" for start in starts])
-    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_ylabel("rank correlation of ρ with the class count\n← tail larger    head larger →")
     figure.legend(loc="outside lower center")

@@ -20,7 +20,6 @@ from wcdas.paper.theorem_2 import fitted_by_search, roots, smallest_error, unifo
 from wcdas.report import SEQUENTIAL, draw
 
 BETTER, WORSE = CAUCHY_AND_NORMAL
-LOW, HIGH = 0.0, 1.0  # between which ρ_m is uniform
 TERMS = 4096
 KERNELS = 2048
 
@@ -28,7 +27,7 @@ KERNELS = 2048
 def theorem_3(setting: Setting) -> Finding:
     """Is the error of the wrapped Cauchy below that of the wrapped Normal for ρ_m uniform?"""
     families = (BETTER, WORSE)
-    moments, mixture = uniform_moments(TERMS, LOW, HIGH), simulated_density()
+    moments, mixture = uniform_moments(TERMS), simulated_density()
     exact = [float(smallest_error(family, moments)) for family in families]
     simulated = [fitted_by_search(family, mixture)[1] for family in families]
     ratio, simulated_ratio = exact[1] / exact[0], simulated[1] / simulated[0]
@@ -64,18 +63,17 @@ def simulated_density() -> Tensor:
     """
     random = torch.Generator().manual_seed(0)
     steps = torch.linspace(1, 0, KERNELS + 1, dtype=torch.float64).square()
-    edges = LOW + (HIGH - LOW) * (1 - steps)
+    edges = 1 - steps
     lengths = edges.diff()
     draws = torch.rand(KERNELS, generator=random, dtype=torch.float64)
     kernels = WrappedNormal((edges[:-1] + lengths * draws)[:, None])
-    weights = lengths / lengths.sum()
-    return torch.cat([weights @ kernels.prob(part) for part in angles().split(64)])
+    return torch.cat([lengths @ kernels.prob(part) for part in angles().split(64)])
 
 
 def share_of_classes() -> float:
     """Return how often the better family wins for 200 classes of a hundred images each."""
     random = torch.Generator().manual_seed(0)
-    rho = LOW + (HIGH - LOW) * torch.rand(200, 100, generator=random, dtype=torch.float64)
+    rho = torch.rand(200, 100, generator=random, dtype=torch.float64)
     moments = WrappedNormal(rho).cosine_moment(orders(512)).mean(1)
     return float((smallest_error(BETTER, moments) < smallest_error(WORSE, moments)).double().mean())
 
