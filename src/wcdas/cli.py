@@ -532,6 +532,10 @@ def paper(
         Path | None,
         option("DIR", "Of `wcdas results`; shown likewise.  [default: ./results, if there]"),
     ] = None,
+    runs: Annotated[
+        list[Path] | None,
+        option("DIR", "Runs of your own, for label-awareness; may be given several times."),
+    ] = None,
 ) -> None:
     """Check the paper's equations, theorems, figures and tables.
 
@@ -544,6 +548,7 @@ def paper(
       wcdas paper theorem-4 figure-2
       wcdas paper --all --out paper
       wcdas paper --out paper --resume
+      wcdas paper label-awareness --runs runs
       wcdas paper --all --mode real --data-root ~/data --device cuda
     """
     from wcdas.paper.run import list_claims, run_paper, show
@@ -562,6 +567,7 @@ def paper(
         device=device,
         measured=measured,
         results=results,
+        runs=runs or [],
         console=screen,
     )
     if not everything and not resume:

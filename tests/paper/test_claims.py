@@ -7,9 +7,11 @@ from pathlib import Path
 import wcdas.paper
 from wcdas.paper import CLAIMS, MODULES, SECTIONS
 
+NOTHING = (25, 42)  # an empty line and one of dots have numbers, too
+
 
 def test_everything_has_a_line() -> None:
-    expected = [f"equation-{n}" for n in range(1, 52)]
+    expected = [f"equation-{n}" for n in range(1, 52) if n not in NOTHING]
     expected += [f"theorem-{n}" for n in range(1, 5)] + ["corollary-1.1", "algorithm-1"]
     expected += [f"figure-{n}" for n in range(1, 8)] + [f"table-{n}" for n in range(1, 9)]
     assert set(expected) <= set(CLAIMS)
@@ -28,10 +30,8 @@ def test_every_check_is_that_of_a_claim() -> None:
     assert all(function in checks for function in functions if callable(function))
 
 
-def test_every_check_of_the_theory_says_what_it_does() -> None:
-    for name, claim in CLAIMS.items():
-        if name.startswith(("equation", "theorem", "corollary", "algorithm")):
-            assert claim.check.__doc__
+def test_every_check_says_what_it_does() -> None:
+    assert all(claim.check.__doc__ for claim in CLAIMS.values())
 
 
 def test_every_claim_says_what_where_and_how_long() -> None:
@@ -40,7 +40,7 @@ def test_every_claim_says_what_where_and_how_long() -> None:
         assert claim.place
         assert claim.cost
         assert claim.statement.endswith(".")
-    assert CLAIMS["equation-25"].place == "Appendix A.2, Equation 25"
+    assert CLAIMS["equation-26"].place == "Appendix A.2, Equation 26"
     assert CLAIMS["corollary-1.1"].place == "Section 3.1, Corollary 1.1"
 
 

@@ -1,14 +1,14 @@
 """Theorem 4 against plain NumPy and mpmath."""
 
 import math
+from collections.abc import Callable
 
 import mpmath
 import numpy as np
 import pytest
 
-from wcdas.paper import Setting, Verdict, theorem_4
+from wcdas.paper import Finding, Verdict
 from wcdas.paper.theorem_4 import (
-    check,
     largest_slope,
     safe_angle,
     share_of_pairs,
@@ -16,6 +16,9 @@ from wcdas.paper.theorem_4 import (
     smallest_slope,
     threshold,
 )
+
+Found = Callable[[str], Finding]
+Changed = Callable[..., Finding]
 
 
 def density(rho: float, angle: np.ndarray | float) -> np.ndarray:
@@ -31,8 +34,8 @@ def test_threshold_is_the_root_of_a_cubic() -> None:
     assert f"{threshold():.5f}" == "0.42332"
 
 
-def test_counterexample(setting: Setting) -> None:
-    finding = check(setting)
+def test_counterexample(found: Found) -> None:
+    finding = found("theorem-4")
     assert finding.verdict == Verdict.REFUTED
     numbers = finding.numbers
     rho = numbers["pair: ρ"]
@@ -73,20 +76,21 @@ def test_region_of_angles(rho: float) -> None:
     assert share_of_pairs(rho) == pytest.approx(share, abs=0.003)
 
 
-def test_verdict_follows_the_angles(setting: Setting) -> None:
-    near = {"concentrations": (0.5, 0.6, 0.7), "largest_angle": math.radians(25)}
-    assert check(setting, **near).verdict == Verdict.HOLDS
-    farther = near | {"largest_angle": math.radians(35)}
-    assert check(setting, **farther).verdict == Verdict.REFUTED
-    flatter = near | {"concentrations": (0.4,)}
-    assert check(setting, **flatter).verdict == Verdict.REFUTED
+def test_verdict_follows_the_angles(changed: Changed) -> None:
+    def verdict(largest_angle: float, *concentrations: float) -> Verdict:
+        others = {"LARGEST_ANGLE": largest_angle, "CONCENTRATIONS": concentrations}
+        return changed("theorem-4", **others).verdict
+
+    assert verdict(25, 0.5, 0.6, 0.7) == Verdict.HOLDS
+    assert verdict(35, 0.5, 0.6, 0.7) == Verdict.REFUTED
+    assert verdict(25, 0.4) == Verdict.REFUTED
 
 
-def test_verdict_follows_the_scale(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_follows_the_scale(found: Found, changed: Changed) -> None:
     for scale, verdict in ((250.0, Verdict.HOLDS), (100.0, Verdict.REFUTED)):
-        monkeypatch.setattr(theorem_4, "SCALE", scale)
-        assert check(setting, concentrations=(0.5, 0.7, 0.9)).verdict == verdict
-    numbers = check(setting).numbers
+        others = {"SCALE": scale, "CONCENTRATIONS": (0.5, 0.7, 0.9)}
+        assert changed("theorem-4", **others).verdict == verdict
+    numbers = found("theorem-4").numbers
     enough = numbers["ρ up to which s = 250 is enough"]
     assert 250 * float(smallest_slope(enough)) == pytest.approx(1)
     every_rho = np.linspace(0.001, 0.999, 9999)
@@ -94,8 +98,8 @@ def test_verdict_follows_the_scale(setting: Setting, monkeypatch: pytest.MonkeyP
     assert numbers["smallest s for any two angles"] == pytest.approx(least, rel=1e-6)
 
 
-def test_class_wise_concentrations_can_turn_the_sign(setting: Setting) -> None:
-    numbers = check(setting).numbers
+def test_class_wise_concentrations_can_turn_the_sign(found: Found) -> None:
+    numbers = found("theorem-4").numbers
     nearer, farther = density(0.9, math.radians(45)), density(0.5, math.radians(50))
     assert numbers["f at 45° with ρ = 0.9"] == pytest.approx(nearer)
     assert numbers["f at 50° with ρ = 0.5"] == pytest.approx(farther)

@@ -7,8 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from torch.distributions import Categorical
 
-from wcdas.circular import WrappedCauchy, WrappedNormal
+from wcdas.circular import Mixture, WrappedCauchy, WrappedNormal
 from wcdas.paper import CLAIMS, Finding, Verdict, theorem_1, theorem_2, theorem_3, theorem_4
 from wcdas.paper.theorem_4 import slope, smallest_slope
 
@@ -17,7 +18,10 @@ TO_CORRECT = (16, 18, 19, 21, 27, 33, 37, 46)
 REFUTED_ONES = (9, 11, 30, 31, 35, 36, 47)
 
 
-@pytest.mark.parametrize("number", range(1, 52))
+NUMBERS = sorted(int(name[9:]) for name in CLAIMS if name.startswith("equation-"))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_verdict(number: int, found: Callable[[str], Finding]) -> None:
     expected = HOLDS
     if number in TO_CORRECT:
@@ -30,23 +34,28 @@ def test_verdict(number: int, found: Callable[[str], Finding]) -> None:
     assert all(np.isfinite(value) for value in finding.numbers.values())
 
 
+def weighed(kernels: WrappedNormal) -> Mixture:
+    """The class with the first kernel counted four times."""
+    return Mixture(Categorical(torch.tensor([4.0, 1.0, 1.0, 1.0]).double()), kernels)
+
+
 OWN = WrappedCauchy(torch.tensor(0.9, dtype=torch.float64)).cosine_moment(torch.arange(1, 4097))
 OWN_NORMAL = WrappedNormal(torch.tensor(0.6).double()).cosine_moment(torch.arange(1, 11))
 OF_THE_PAIR = slope(theorem_4.RHO.numpy(), theorem_4.ONE.numpy(), theorem_4.OTHER.numpy())
 # What is changed in the module of each check, and the verdict that it then comes to.
 CHANGES = [
-    ("equation-1", {"HEAD": "linear"}, REFUTED),
+    ("equation-1", {"HEAD": "wndas"}, REFUTED),
     ("equation-2", {"HEAD": "wcdas"}, REFUTED),
     ("equation-3", {"FAMILIES": {1.0: WrappedNormal, 2.0: WrappedCauchy}}, REFUTED),
     ("figure-1", {"CLASS": (0.6, 0.6)}, REFUTED),
-    ("equation-4", {"EQUAL": (1.0, 2.0, 1.0, 1.0)}, REFUTED),
+    ("equation-4", {"mixed": weighed}, REFUTED),
     ("equation-5", {"SMALL": 0.5}, REFUTED),
     ("theorem-1", {"MEAN": 0.3}, REFUTED),
     ("equation-6", {"MEAN": 0.4}, CORRECTED),
-    ("corollary-1.1", {"EQUAL": (4.0, 1.0, 1.0, 1.0)}, REFUTED),
+    ("corollary-1.1", {"mixed": weighed}, REFUTED),
     ("equation-14", {"WrappedNormal": WrappedCauchy}, REFUTED),
     ("equation-15", {"waves": lambda m, sines, c: theorem_1.series(m)}, REFUTED),
-    ("equation-16", {"IMAGES_OWN": 1.0}, HOLDS),
+    ("equation-16", {"printed_16": lambda centre: centre}, HOLDS),
     ("equation-17", {"SMALL": 0.5}, REFUTED),
     ("equation-18", {"FACTOR": 1 / (2 * np.pi)}, HOLDS),
     ("equation-19", {"FACTOR": 1 / (2 * np.pi)}, HOLDS),
@@ -55,8 +64,7 @@ CHANGES = [
     ("equation-22", {"POWER": 1}, REFUTED),
     ("equation-23", {"POWER": 1}, REFUTED),
     ("equation-24", {"N": torch.arange(1, 3)}, REFUTED),
-    ("equation-25", {"N": torch.arange(1, 3)}, REFUTED),
-    ("equation-26", {"EQUAL": (4.0, 1.0, 1.0, 1.0)}, REFUTED),
+    ("equation-26", {"mixed": weighed}, REFUTED),
     ("equation-7", {"integral": lambda values: values.mean(-1)}, REFUTED),
     ("equation-8", {"N": torch.arange(1, 2)}, REFUTED),
     ("equation-9", {"smallest_error": lambda f, m: theorem_2.spread(m.log(), POWER[f])}, HOLDS),
@@ -73,13 +81,12 @@ CHANGES = [
     ("equation-35", {"uniform_moments": lambda terms: OWN[:terms]}, HOLDS),
     ("equation-36", {"uniform_moments": lambda terms: OWN_NORMAL}, HOLDS),
     ("theorem-3", {"BETTER": WrappedNormal, "WORSE": WrappedCauchy}, REFUTED),
-    ("theorem-3", {"LOW": 0.3, "HIGH": 0.5}, REFUTED),  # nearly one wrapped Normal
+    ("theorem-3", {"uniform_moments": lambda terms: OWN[:terms]}, REFUTED),  # not the simulation
     ("equation-37", {"LEFT_OUT": 1}, HOLDS),
     ("equation-38", {"faulhaber": lambda n, p: Fraction(n ** (p + 1), p + 1)}, REFUTED),
     ("equation-39", {"PRINTED": {1: ("1/2", "1/3")}}, REFUTED),
     ("equation-40", {"PRINTED": {2: theorem_3.PRINTED[3]}}, REFUTED),
     ("equation-41", {"PRINTED": {3: theorem_3.PRINTED[2]}}, REFUTED),
-    ("equation-42", {"general": lambda size, order: Fraction(1, order**2 + 1)}, REFUTED),
     ("equation-43", {"general": lambda size, order: Fraction(1, order**2 + 2)}, REFUTED),
     ("equation-44", {"BETTER": WrappedNormal, "WORSE": WrappedCauchy}, REFUTED),
     ("equation-10", {"EXPONENT": 2.0}, REFUTED),

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from wcdas.paper import (
+    awareness,
     concentrations,
     head,
     printed,
@@ -16,7 +17,17 @@ from wcdas.paper import (
 from wcdas.paper.claim import TOLERANCE, Claim, Finding, Setting, Table, Verdict
 from wcdas.paper.runs import read_toml
 
-MODULES = (head, theorem_1, theorem_2, theorem_3, theorem_4, tables, printed, concentrations)
+MODULES = (
+    head,
+    theorem_1,
+    theorem_2,
+    theorem_3,
+    theorem_4,
+    tables,
+    printed,
+    concentrations,
+    awareness,
+)
 
 
 def _claim(section: str, name: str, check: str = "", **words: str) -> Claim:

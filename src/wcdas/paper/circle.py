@@ -1,7 +1,6 @@
 """The circle as equally spaced angles, and the two families of densities that the paper fits."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -36,7 +35,6 @@ def integral(values: Tensor) -> Tensor:
     return values.mean(-1) * 2 * math.pi
 
 
-def mixed(kernels: WrappedNormal, weights: Sequence[float] = ()) -> Mixture:
-    """Return the sum of a class's kernels, which weigh the same without `weights`."""
-    equal = (1.0,) * len(kernels.mean_resultant_length)
-    return Mixture(Categorical(double(*(weights or equal))), kernels)
+def mixed(kernels: WrappedNormal) -> Mixture:
+    """Return the mean of a class's kernels."""
+    return Mixture(Categorical(torch.ones_like(kernels.mean_resultant_length)), kernels)

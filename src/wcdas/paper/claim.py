@@ -54,6 +54,7 @@ class Setting:
     console: Console | None = None
     measured: Path | None = None  # the folder of a real mode, whose numbers are shown in quick mode
     results: Sequence[Line] = ()  # those of runs that are not here
+    runs: tuple[Path, ...] = ()  # of one's own, for the claims that read any
 
     @property
     def figures(self) -> Path:

@@ -1,23 +1,17 @@
-"""ρ of trained WCDAS heads: by group over the epochs (Figures 4, 5 and 7), and of every class
-beside the number of its images."""
+"""ρ of trained WCDAS heads, by group over the epochs: Figures 4, 5 and 7."""
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from scipy.stats import spearmanr, t
 
-from wcdas.paper.claim import Finding, Setting, Table, Verdict, judge
+from wcdas.paper.claim import Finding, Setting, Verdict, judge
 from wcdas.paper.runs import STAND_IN, finished_runs, protocol, read_toml, train
-from wcdas.report import COLOURS, HATCHES, MARKERS, draw
+from wcdas.report import COLOURS, HATCHES, draw
 from wcdas.run import RunFolder
 
 GROUPS = {"few": "few (< 20 images)", "medium": "medium (20 to 100)", "many": "many (> 100)"}
@@ -83,19 +77,6 @@ def epochs(runs: Runs, stage: str) -> list[Groups]:
         {group: fmean(line[group] for line in lines) for group in GROUPS if group in lines[0]}
         for lines in zip(*logs, strict=True)
     ]
-
-
-def by_class(runs: Runs, stage: str) -> NDArray[np.float64]:
-    """Return ρ of every class at the end of a stage, over the seeds."""
-    lines = [line for run in runs for line in _log(run, stage)]
-    ends = [line["rho_by_class"] for line in lines if "rho_by_class" in line]
-    rho: NDArray[np.float64] = np.asarray(ends, dtype=np.float64).mean(0)
-    return rho
-
-
-def class_counts(run: Path) -> list[int]:
-    counts: list[int] = RunFolder(run).read_run()["info"]["class_counts"]
-    return counts
 
 
 def tail_is_larger(groups: Groups) -> bool:
@@ -175,6 +156,7 @@ def judged_4(during: list[Groups], after: Groups) -> tuple[Verdict, str]:
 
 
 def figure_5(setting: Setting) -> Finding:
+    """On every dataset that has runs; only the paper's own decide."""
     found, rest = runs_for(setting, "figure-5")
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
@@ -205,6 +187,7 @@ SIMILAR = 0.05
 
 
 def figure_7(setting: Setting) -> Finding:
+    """From every start of w_ρ, at the first of the datasets that has runs from all."""
     found, rest = runs_for(setting, "figure-7", [{"head.init": start} for start in STARTS])
     if not found:
         return Finding(Verdict.NEEDS_DATA, rest.strip())
@@ -234,130 +217,3 @@ def judged_7(ends: list[Groups]) -> tuple[Verdict, str]:
         f"{ordered} of them."
     )
     return judge(similar and ordered == len(ends), similar), sentence
-
-
-# Does ρ know the label? The paper holds that classes with fewer images end with a larger ρ. WCDAS
-# is trained under its protocol and with one thing changed at a time, and Spearman's correlation of
-# ρ with the number of training images is taken at the end of both stages.
-
-LEVEL = 0.05
-SHOWN = (AS_IN_THE_PAPER, "stage 1: class-balanced sampler", "stage 1: class prior in the loss")
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's, of ρ with the class counts; negative where the tail has the larger ρ."""
-
-    value: float
-    p: float
-
-    def __str__(self) -> str:
-        return f"{self.value:+.2f} (p = {self.p:.2g})"
-
-
-def correlation(rho: Any, counts: Any) -> Correlation:
-    return Correlation(*map(float, spearmanr(rho, counts)))
-
-
-def label_awareness(setting: Setting) -> Finding:
-    found, rest = runs_for(setting, "label-awareness", CONDITIONS.values())
-    if not found:
-        return Finding(Verdict.NEEDS_DATA, rest.strip())
-    dataset, variants = next(iter(found.items()))
-    runs = dict(zip(CONDITIONS, variants, strict=True))
-    counts = class_counts(variants[0][0])
-    correlations = {
-        name: {stage: correlation(by_class(of, stage), counts) for stage in BOTH}
-        for name, of in runs.items()
-    }
-    first = {name: of[REPRESENTATION] for name, of in correlations.items()}
-    images = f"{dataset.name}: {len(counts)} classes, {counts[0]} to {min(counts)} images"
-    table = Table(
-        f"Spearman's correlation of ρ with the class count, {images}",
-        ("condition", *(f"end of the {stage} stage" for stage in BOTH)),
-        tuple((name, *map(str, of.values())) for name, of in correlations.items()),
-        "Negative: classes with fewer images have the larger ρ, as the paper says.",
-    )
-    rho = {name: by_class(runs[name], REPRESENTATION) for name in SHOWN if name in runs}
-    paint = partial(_paint, rho=rho, counts=counts, correlations=correlations)
-    return Finding(
-        judged_awareness(first),
-        f"{conclusion(first)} (At the end of representation learning, clear where p < {LEVEL:g}; "
-        f"{images}.){rest}",
-        {f"{name}, {stage}": of[stage].value for name, of in correlations.items() for stage in of},
-        (draw(setting.figures, "label-awareness", (10, 4.4), paint),),
-        (table,),
-    )
-
-
-def judged_awareness(first: Mapping[str, Correlation]) -> Verdict:
-    """Judge that it holds under every condition, or under the paper's own alone; else it is
-    refuted, if anything is clear."""
-    tail, head = _sides(first)
-    if not tail and not head:
-        return Verdict.NEEDS_DATA
-    return judge(len(tail) == len(first), corrected=AS_IN_THE_PAPER in tail)
-
-
-def conclusion(first: Mapping[str, Correlation]) -> str:
-    tail, head = _sides(first)
-    known = "ρ shows no clear relation to the class count"
-    if AS_IN_THE_PAPER in tail:
-        known = "ρ knows the label as the paper says: the fewer images, the larger ρ"
-    elif AS_IN_THE_PAPER in head:
-        known = "ρ knows the label, but the other way round: the fewer images, the smaller ρ"
-    parts = [f"{known}, {first[AS_IN_THE_PAPER]} under {AS_IN_THE_PAPER}."]
-    sides = {
-        "The tail has clearly the larger ρ": tail,
-        "The head has clearly the larger ρ": head,
-        "Not clear": [name for name in first if name not in (*tail, *head)],
-    }
-    for what, names in sides.items():
-        values = "; ".join(f"{name} {first[name].value:+.2f}" for name in names)
-        of_all = f"{len(names)} of {len(first)} conditions"
-        parts.append(f"{what} under {of_all}{': ' * bool(values)}{values}.")
-    return " ".join(parts)
-
-
-def _sides(first: Mapping[str, Correlation]) -> tuple[list[str], list[str]]:
-    clear = {name: of.value for name, of in first.items() if of.p < LEVEL}
-    tail = [name for name, value in clear.items() if value < 0]
-    return tail, [name for name in clear if name not in tail]
-
-
-def largest_unclear(classes: int) -> float:
-    """Return the correlation whose p is the level, from r·√((C − 2)/(1 − r²)) ~ t with C − 2
-    degrees."""
-    quantile = float(t.ppf(1 - LEVEL / 2, classes - 2))
-    return quantile / math.sqrt(classes - 2 + quantile**2)
-
-
-def _paint(
-    figure: Figure,
-    rho: Mapping[str, NDArray[np.float64]],
-    counts: list[int],
-    correlations: Mapping[str, Mapping[str, Correlation]],
-) -> None:
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-    for (name, values), marker, colour in zip(rho.items(), MARKERS, COLOURS, strict=False):
-        look = {"color": colour, "markersize": 5, "linewidth": 0.8}
-        left.plot(counts, values, f"{marker}:", label=name, **look)
-    left.set(xscale="log", xlabel="training images of the class")
-    left.set(ylim=(0, 1), ylabel="ρ when representation learning ends")
-    left.xaxis.set_major_formatter("{x:g}")
-    left.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0))
-    rows = range(len(correlations))
-    fills = ((5, COLOURS[0]), (10, "none"))
-    for stage, marker, (size, fill) in zip(BOTH, MARKERS, fills, strict=False):
-        ends = [of[stage].value for of in correlations.values()]
-        look = {"color": COLOURS[0], "markersize": size, "markerfacecolor": fill}
-        right.plot(ends, rows, marker, label=f"end of the {stage} stage", **look)
-    unclear = largest_unclear(len(counts))
-    right.axvspan(-unclear, unclear, color="#eeeeee", label=f"not clear, p ≥ {LEVEL:g}")
-    right.axvline(0, color="#888888", linewidth=0.8, linestyle="-")
-    right.set_yticks(rows, [name.replace("w_ρ", r"$w_\rho$") for name in correlations])
-    right.invert_yaxis()
-    right.set_xlim(-1.08, 1.08)
-    right.set_xlabel("rank correlation of ρ with the class count\n← tail larger    head larger →")
-    right.grid(axis="y", alpha=0.3, linewidth=0.6)
-    right.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))

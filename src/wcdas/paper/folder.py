@@ -89,8 +89,8 @@ class Result:
 
 def fingerprint(setting: Setting) -> str:
     """Return that of all a verdict depends on: the package, PyTorch, the mode and the data."""
-    given = (setting.mode, setting.data_root, setting.measured, json.dumps(setting.results))
-    parts = (source(), torch.__version__, *given)
+    given = (setting.mode, setting.data_root, setting.measured, *setting.runs)
+    parts = (source(), torch.__version__, *given, json.dumps(setting.results))
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
 

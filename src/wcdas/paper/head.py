@@ -1,7 +1,6 @@
 """Sections 3 and 3.3: angular softmax, the density and its gradient in ρ, and Algorithm 1."""
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,8 +31,7 @@ def cosines(x: Tensor, w: Tensor) -> Tensor:
 def logits_and_cosines() -> tuple[Tensor, Tensor]:
     """Return the head's logits for random features, and the cosines behind them."""
     random = torch.Generator().manual_seed(0)
-    options: dict[str, Any] = {} if HEAD == "linear" else {"scale": SCALE}
-    head = create_head(HEAD, 8, 5, **options).double()
+    head = create_head(HEAD, 8, 5, scale=SCALE).double()
     with torch.no_grad():
         head.weight.copy_(torch.randn(5, 8, generator=random))
         x = torch.randn(64, 8, generator=random, dtype=torch.float64)

@@ -12,6 +12,7 @@ from wcdas.files import write_synced
 from wcdas.paper import CLAIMS, SECTIONS
 from wcdas.paper.claim import Claim, Setting, Verdict
 from wcdas.paper.folder import Result
+from wcdas.paper.typeset import typeset
 
 KINDS = dict(zip(Verdict, ("holds", "corrected", "refuted", "data"), strict=True))
 NOT_JUDGED = "could not be judged"
@@ -23,7 +24,7 @@ def write_page(
     """Write index.html in the folder of the run."""
     shown = [name for name in CLAIMS if name in results or name in failures]
     verdicts = {name: result.finding.verdict for name, result in results.items()}
-    counts = [tally(results), f"{len(failures)} {NOT_JUDGED}" if failures else ""]
+    counts = [tally(results), f"{NOT_JUDGED}: {len(failures)}" if failures else ""]
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -32,6 +33,7 @@ def write_page(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    templates.filters["typeset"] = typeset
     page = templates.get_template("page.html").render(
         counts=", ".join(filter(None, counts)),
         version=wcdas.__version__,
@@ -55,7 +57,7 @@ def write_page(
 def tally(results: Mapping[str, Result]) -> str:
     """Return how many claims came to which verdict."""
     verdicts = [result.finding.verdict for result in results.values()]
-    return ", ".join(f"{verdicts.count(v)} {v}" for v in Verdict if v in verdicts)
+    return ", ".join(f"{v}: {verdicts.count(v)}" for v in Verdict if v in verdicts)
 
 
 def _how(claim: Claim) -> str:

@@ -16,12 +16,14 @@ from wcdas.interrupt import number_of
 from wcdas.listing import wrapped
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Setting, Verdict
+from wcdas.paper.ended import find_runs
 from wcdas.paper.folder import Result, begin, chosen, read_result, write_result
 from wcdas.paper.page import tally, write_page
 from wcdas.run import next_folder
 from wcdas.sweeps import read_results
 
 RESULTS = Path("results")
+READS_RUNS = "label-awareness"
 STYLES = dict(zip(Verdict, ("green", "yellow", "red", "dim"), strict=True))
 
 
@@ -71,6 +73,7 @@ def run_paper(
     device: str = "auto",
     measured: str | Path | None = None,
     results: str | Path | None = None,
+    runs: Sequence[str | Path] = (),
     console: Console | None = None,
 ) -> PaperRun:
     """Judge claims of the paper and write a page with their verdicts.
@@ -86,11 +89,14 @@ def run_paper(
         measured: the folder of a real mode, whose numbers quick mode shows.
         results: the folder of `wcdas results`, whose numbers are shown where a mode trains none;
             `results` without it, where there is one.
+        runs: folders with runs of one's own, which label-awareness is judged by.
         console: where progress is shown; None is silent.
     """
     asked = chosen(names, everything)
     if resume and out is None:
         raise InputError("--resume needs to know which folder; name it with --out")
+    if runs and READS_RUNS not in asked:
+        raise InputError(f"--runs was given, which {READS_RUNS} alone reads; name that claim too")
     console = console or Console(quiet=True)
     root = data_root or os.environ.get("WCDAS_DATA")
     setting = Setting(
@@ -101,6 +107,7 @@ def run_paper(
         console,
         Path(measured) if measured else None,
         read_results(Path(results or RESULTS)) if results or any(RESULTS.glob("*.jsonl")) else (),
+        find_runs(runs),
     )
     asked = begin(asked, setting, resume)
     judged: dict[str, Result] = {}

@@ -4,9 +4,11 @@ verdict each. A file in `tables/` holds what a table prints and what the paper s
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, product
+from statistics import fmean
 from typing import Any, NamedTuple
 
+from wcdas.groups import GROUPS
 from wcdas.paper.claim import Finding, Setting, Table, Verdict
 from wcdas.paper.runs import STAND_IN, Protocol, finished_metrics, protocol, read_toml, train
 from wcdas.sweeps import mean_and_std
@@ -162,6 +164,36 @@ def told(table: PrintedTable, ours: Numbers) -> tuple[str, dict[str, float]]:
     return words, numbers | {"mean difference": mean, "largest difference": gaps[worst]}
 
 
+ROUNDING = 0.1  # points: 0.05 of All and at most 0.05 of the mean of the groups
+
+
+def totals(table: PrintedTable) -> list[tuple[str, str, float, float]]:
+    """Return dataset, row, printed All, and All from the groups, of rows that have all four:
+    Σ_g C_g·accuracy_g / Σ_g C_g over the groups g of C_g classes, as the test sets are balanced."""
+    sizes, numbers, found = read_toml("tables/groups.toml"), table.numbers, []
+    for part, row in product(table.parts, table.rows):
+        cells = [Cell(row.label, part.label, metric) for metric in ("all", *GROUPS)]
+        if all(cell in numbers for cell in cells):
+            printed, *accuracies = (numbers[cell].mean for cell in cells)
+            classes = [sizes[part.data][group] for group in GROUPS]
+            found.append((part.data, row.label, printed, fmean(accuracies, classes)))
+    return found
+
+
+def consistency(table: PrintedTable) -> str:
+    """Return a note on rows whose All does not follow from their groups; it decides nothing."""
+    rows = totals(table)
+    off = [row for row in rows if abs(row[2] - row[3]) > ROUNDING]
+    if not off:
+        return ""
+    data, label, printed, mean = max(off, key=lambda row: abs(row[2] - row[3]))
+    return (
+        " A note on consistency, which decides nothing: All is not the mean of Many, Medium and "
+        f"Few weighted by their classes, to {ROUNDING} points, in {len(off)} of {len(rows)} rows; "
+        f"farthest off is {label} on {data}, {printed:.1f} where its groups give {mean:.1f}."
+    )
+
+
 # Our numbers.
 
 
@@ -205,6 +237,7 @@ def check_table(setting: Setting, table: PrintedTable) -> Finding:
     words += f" The printed numbers {in_print} the statement."
     if (on_digits := agrees(table, digits)) is not None:
         words += f" On {STAND_IN}, which only stands in, it is {str(on_digits).lower()}."
+    words += consistency(table)
     notes = {part.label: _why_empty(table, part, ours, reasons) for part in table.parts}
     tables = [*side_by_side(table, ours, notes)]
     if digits:
@@ -294,6 +327,7 @@ def _on_the_digits(table: PrintedTable, numbers: Numbers) -> Table:
 
 def _check_of(name: str) -> Callable[[Setting], Finding]:
     def check(setting: Setting) -> Finding:
+        """Measured cells beside the printed ones, and what the paper says of their order."""
         return check_table(setting, read_table(name))
 
     return check

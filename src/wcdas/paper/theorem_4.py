@@ -24,10 +24,11 @@ from wcdas.paper.claim import Finding, Setting, Table, gap, identity, judge
 from wcdas.report import COLOURS, LINES, draw
 
 PRINTED_THRESHOLD = 0.42332
-CONCENTRATIONS = (0.4234, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+CONCENTRATIONS: tuple[float, ...] = (0.4234, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 SCALE = 1.0  # on f alone
 INATURALIST_SCALE = 250.0
 PAIR = (30.0, 90.0)  # degrees
+LARGEST_ANGLE = 180.0  # degrees, of all pairs
 
 
 def slope(rho: Any, angle_j: Any, angle_k: Any) -> Any:
@@ -156,23 +157,19 @@ def equation_51(setting: Setting) -> Finding:
 # Theorem 4: is the margin of the density larger than that of the cosine?
 
 
-def check(
-    setting: Setting,
-    concentrations: tuple[float, ...] = CONCENTRATIONS,
-    largest_angle: float = math.pi,
-) -> Finding:
-    """Compare s·|f(θ_j) − f(θ_k)| with |cos θ_j − cos θ_k| for all pairs up to `largest_angle`."""
-    angle = np.linspace(0, largest_angle, 181)
+def theorem_4(setting: Setting) -> Finding:
+    """Compare s·|f(θ_j) − f(θ_k)| with |cos θ_j − cos θ_k| for all pairs of angles."""
+    angle = np.radians(np.linspace(0, LARGEST_ANGLE, 181))
     j, k = np.triu_indices(len(angle), 1)
     cosine = np.abs(np.cos(angle[j]) - np.cos(angle[k]))
     ratios, deviations = [], []
-    for rho in concentrations:
+    for rho in CONCENTRATIONS:
         f = _density(rho, angle)
         ratios.append(np.abs(f[j] - f[k]) / cosine)
         deviations.append(np.abs(ratios[-1] / slope(rho, angle[j], angle[k]) - 1).max())
     smallest, largest = (float(SCALE * extreme(ratios)) for extreme in (np.min, np.max))
     root, any_pair = threshold(), smallest > 1
-    pair = _counterexample(concentrations[len(concentrations) // 2])
+    pair = _counterexample(CONCENTRATIONS[len(CONCENTRATIONS) // 2])
     peak = 2 - math.sqrt(3)  # the smallest slope is largest where ρ² − 4ρ + 1 = 0
     best = smallest_slope(peak)
     enough = brentq(lambda rho: INATURALIST_SCALE * smallest_slope(rho) - 1, peak, 0.9999)
@@ -185,7 +182,7 @@ def check(
         judge(any_pair and abs(root - PRINTED_THRESHOLD) < 5e-6),
         f"The printed factor reaches 1 at ρ = {root:.5f}. It is the largest slope of f against "
         "cos, met as both angles go to 0; a proof needs the smallest, (ρ − ρ²)/(π(1 + ρ)³), which "
-        f"never exceeds {best:.4f}. Over all pairs up to {math.degrees(largest_angle):.0f}°, with "
+        f"never exceeds {best:.4f}. Over all pairs up to {LARGEST_ANGLE:.0f}°, with "
         f"s = {SCALE:g}, the margin of f is {smallest:.3g} to {largest:.3g} times that of cos"
         + ("" if any_pair else example)
         + ". An s on f alone makes the claim true of any pair if s > π(1 + ρ)³/(ρ − ρ²), which is "
@@ -205,11 +202,8 @@ def check(
             "f at 50° with ρ = 0.5": farther,
         },
         (draw(setting.figures, "theorem-4", (9, 4), _paint_region),),
-        (_region(concentrations),),
+        (_region(),),
     )
-
-
-theorem_4 = check  # as all checks, by the name of its claim
 
 
 def _density(rho: float, angle: Any) -> NDArray[np.float64]:
@@ -244,14 +238,14 @@ def share_of_pairs(rho: float) -> float:
     return float((slope(rho, middle[:, None], middle[None, :]) > 1).mean())
 
 
-def _region(concentrations: tuple[float, ...]) -> Table:
+def _region() -> Table:
     columns = {
-        "ρ": [f"{rho:g}" for rho in concentrations],
-        "smallest slope": [f"{smallest_slope(rho):.4f}" for rho in concentrations],
-        "largest slope": [f"{largest_slope(rho):.3g}" for rho in concentrations],
-        "any two angles up to": [f"{math.degrees(safe_angle(r)):.1f}°" for r in concentrations],
-        "share of all pairs": [f"{100 * share_of_pairs(r):.1f} %" for r in concentrations],
-        "s for any pair": [f"{1 / smallest_slope(rho):.1f}" for rho in concentrations],
+        "ρ": [f"{rho:g}" for rho in CONCENTRATIONS],
+        "smallest slope": [f"{smallest_slope(rho):.4f}" for rho in CONCENTRATIONS],
+        "largest slope": [f"{largest_slope(rho):.3g}" for rho in CONCENTRATIONS],
+        "any two angles up to": [f"{math.degrees(safe_angle(r)):.1f}°" for r in CONCENTRATIONS],
+        "share of all pairs": [f"{100 * share_of_pairs(r):.1f} %" for r in CONCENTRATIONS],
+        "s for any pair": [f"{1 / smallest_slope(rho):.1f}" for rho in CONCENTRATIONS],
     }
     title = "Where the claim is true: D_j·D_k < s·ρ(1 − ρ²)/π with s = 1"
     return Table.of_columns(title, columns)
