@@ -39,7 +39,8 @@ class StepBatch(NamedTuple):
 
     `inputs` may be mixed, and `target` is theirs; `labels` are those before mixing. `views` are
     further versions of every image, one batch for each of the method's `views`; `second` are
-    inputs and labels drawn by the stage's `second_sampler`.
+    inputs and labels drawn by the stage's `second_sampler`, of a method that selects among the
+    images held out for that.
     """
 
     inputs: Tensor
@@ -86,7 +87,7 @@ class StageStart:
         class_counts: training images of every class, on the CPU.
         options: the method's own.
         features: features and labels of the training images as they are, without augmentation.
-        held_out: the same of the images of `selection.holdout`, which no stage trains on.
+        held_out: the same of the images of the table `selection`, which no stage trains on.
     """
 
     stage: str
@@ -133,7 +134,8 @@ class Method:
         options: the names and default values of what the hooks take from the `options` table.
         views: augmentations of further versions of every image, in stages that train all.
         unmixed: the stages that cannot take images mixed of two classes.
-        selects: whether a stage chooses on the images of `selection.holdout`.
+        selects: whether the images of the table `selection`, which no stage trains on, are there
+            for a stage to choose on, and for its second batches.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
             follow from the last stage.

@@ -280,10 +280,11 @@ class SelectionConfig:
     holdout: float = key(
         0.0,
         "share of every class with two images or more kept out of training, for what a method "
-        "chooses, such as τ",
+        "chooses, such as τ, or learns on",
         at_least=0,
         below=0.5,
     )
+    most: int = key(0, "the most that it takes of a class; 0 is no limit", at_least=0)
 
 
 @dataclass(frozen=True)
