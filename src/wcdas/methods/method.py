@@ -66,6 +66,8 @@ class StepState:
         progress: of the stage, from 0 to 1, a tensor () on the device.
         lr: the learning rate of this step, likewise.
         precision: in which the backbone runs; that of features is higher behind a neck.
+        log_prior: what `loss` adds to the logits for the stage's `prior`, (num_classes,); None
+            without one.
     """
 
     stage: str
@@ -76,6 +78,7 @@ class StepState:
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     lr: Tensor = field(default_factory=lambda: torch.zeros(()))
     precision: torch.dtype = torch.float32
+    log_prior: Tensor | None = None
 
 
 @dataclass(frozen=True)
