@@ -34,7 +34,6 @@ from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 from wcdas.targets import MixedLabels, loss_of
 
-
 MOMENTUM = 0.9
 
 
