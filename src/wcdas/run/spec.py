@@ -254,6 +254,13 @@ class AugmentConfig:
         "mirrored images in training; of one's own images [they decide](data.md#mirrored-images)",
         of_images=True,
     )
+    rotation: float = key(
+        0.0,
+        "largest angle of a random rotation in degrees, by every policy but `none`",
+        at_least=0,
+        at_most=180,
+        of_images=True,
+    )
     erase: float = key(
         0.0, "probability of random erasing, by every policy but `none`", at_least=0, of_images=True
     )
