@@ -80,6 +80,8 @@ def test_hyper_parameters_are_those_of_the_text():
         assert backbone == row["backbone"]
         assert float(init) == row["init"]
         assert scale == str(row["scale"])
+        (about,) = re.findall(rf"\\textbf\{{[^}}]*{row['label']}[^}}]*\}}: (.*)", text)
+        assert (f"batch size {row.get('batch_size')}" in about) == ("batch_size" in row)
 
 
 @pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="the class counts are not here")

@@ -18,6 +18,7 @@ from wcdas.paper.tables import (
     told,
     verdict,
 )
+from wcdas.run import read_recipe
 
 TABLES = [f"table-{number}" for number in (1, 2, 3, 4, 6, 7, 8)]
 
@@ -122,6 +123,19 @@ def test_hyper_parameters(found, changed):
     finding = changed("table-5", read_toml=lambda name: printed)
     assert finding.verdict == Verdict.REFUTED
     assert "0.3 printed, 0.2 in paper-wcdas-inat2018" in finding.sentence
+
+
+def test_the_batch_size_of_the_text_is_that_of_inaturalist_alone(found, changed):
+    assert "256, 0 epochs, standard (paper-wcdas-imagenet-lt)" in found("table-5").sentence
+    recipe = read_recipe("paper-wcdas-imagenet-lt")
+    recipe["stages"]["representation"]["batch_size"] = 512
+    same = {"paper-wcdas-imagenet-lt": recipe}
+    finding = changed("table-5", read_recipe=lambda name: same.get(name) or read_recipe(name))
+    assert finding.verdict == Verdict.REFUTED
+    assert (
+        "ImageNet-LT: a batch size other than that of iNaturalist 2018 printed, 512 in "
+        "paper-wcdas-imagenet-lt" in finding.sentence
+    )
 
 
 def test_totals_are_checked_by_hand():
