@@ -79,7 +79,9 @@ LABELS = torch.arange(6).repeat_interleave(COUNTS)[torch.randperm(383)]
 
 
 def test_held_out_are_so_many_at_the_most():
-    """Meta-Weight-Net's: ten of every class, at most a fifth of it, one of the smallest."""
+    """Meta-Weight-Net's: ten of every class, at most a fifth of it, of the few none."""
+    _, held = holdout(LABELS, 6, 0.2, key=3, most=10)
+    assert torch.bincount(LABELS[held], minlength=6).tolist() == [10, 10, 8, 4, 0, 0]
     _, held = holdout(LABELS, 6, 0.2, key=3, smallest=2, most=10)
     assert torch.bincount(LABELS[held], minlength=6).tolist() == [10, 10, 8, 4, 3, 1]
     _, held = holdout(torch.tensor([0, 1, 1]), 2, 0.2, key=3, smallest=2, most=10)

@@ -65,6 +65,7 @@ RIDE_ON_CIFAR = {
                 "options.net_lr": 1e-5,
                 "options.net_weight_decay": 5e-4,
                 "selection.most": 10,
+                "selection.smallest": 20,
                 f"{FIRST}.second_sampler": "class-balanced",
             },
         ),

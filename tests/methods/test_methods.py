@@ -39,7 +39,7 @@ def test_a_setting_that_would_have_no_effect_is_refused(name, setting, tmp_path)
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
-        ("tau-norm", {"selection.holdout": 0.0}, "tau-norm needs training images that no"),
+        ("tau-norm", {"selection.holdout": 0.0}, "chooses on training images that no stage sees"),
         ("sade", {"options.inverse": -3.0}, "options.inverse is -3.0; expected a number of at"),
         ("oltr", {"options.centroid_weight": float("nan")}, "options.centroid_weight is nan"),
         ("gaussian-affinity", {"head.name": "wcdas"}, "the head is WCDASHead"),

@@ -13,9 +13,9 @@ Nesterov and weight decay 0.0005, ten meta images of every class. (Their code fo
 `MW-Net.py` of xjtushujun/meta-weight-net, has Adam with rate 0.001 and weight decay 0.0001.)
 
 Their meta images are clean ones beside the long tail, which has none to spare: here they are taken
-out of the training images, ten of every class, but at most a fifth of it, one of the smallest. The
-loss is cross-entropy on the head's logits, whatever the stage names, since it is differentiated
-twice.
+out of the training images, ten of every class, but at most a fifth of it. A class with fewer than
+20 images keeps them all, and these are its meta images too. The loss is cross-entropy on the head's
+logits, whatever the stage names, since it is differentiated twice.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from wcdas import processes
 from wcdas.errors import InputError
+from wcdas.groups import FEW
 from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
@@ -161,9 +162,9 @@ META_WEIGHT_NET = Method(
     summary="a network learns the weight of a sample from its loss, by trying steps out",
     paper="Shu et al., 2019 (arXiv:1902.07379)",
     defaults=one_stage({"name": "linear"}, {"second_sampler": "class-balanced"})
-    | {"selection": {"holdout": 0.2, "most": 10}},
+    | {"selection": {"holdout": 0.2, "smallest": FEW, "most": 10}},
     options={"hidden": 100, "net_lr": 0.00001, "net_weight_decay": 0.0005},
-    selects=True,
+    meta_images=True,
     prior="none",
     own_loss=("representation",),
     build_model=build_model,

@@ -39,8 +39,7 @@ class StepBatch(NamedTuple):
 
     `inputs` may be mixed, and `target` is theirs; `labels` are those before mixing. `views` are
     further versions of every image, one batch for each of the method's `views`; `second` are
-    inputs and labels drawn by the stage's `second_sampler`, of a method that selects among the
-    images held out for that.
+    inputs and labels drawn by the stage's `second_sampler`.
     """
 
     inputs: Tensor
@@ -137,8 +136,9 @@ class Method:
         options: the names and default values of what the hooks take from the `options` table.
         views: augmentations of further versions of every image, in stages that train all.
         unmixed: the stages that cannot take images mixed of two classes.
-        selects: whether the images of the table `selection`, which no stage trains on, are there
-            for a stage to choose on, and for its second batches.
+        selects: whether a stage chooses on the images of the table `selection`.
+        meta_images: whether second batches are of these images, for which a class that has none
+            lends those that it trains on.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
             follow from the last stage.
@@ -156,6 +156,7 @@ class Method:
     views: tuple[str, ...] = ()
     unmixed: tuple[str, ...] = ()
     selects: bool = False
+    meta_images: bool = False
     own_loss: tuple[str, ...] = ()
     prior: str = ""
     experts: bool = False

@@ -255,7 +255,6 @@ def smaller_batch(images: int, batch: int) -> int | None:
 
 def trained_on(class_counts: Tensor, selection: SelectionConfig, calibration: float) -> int:
     """Count the training images that are left when these are held out."""
-    chosen_on, most = selection.holdout, selection.most
-    left = class_counts - held_out_counts(class_counts, chosen_on, smallest=2, most=most)
+    left = class_counts - held_out_counts(class_counts, selection.holdout, **selection.bounds)
     left = left - held_out_counts(left, calibration, smallest=FEW)
     return int(left.sum())

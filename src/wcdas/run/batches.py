@@ -36,7 +36,10 @@ class Batches:
         # The learned sampler needs a balanced batch beside its own.
         beside = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
         beside = stage.second_sampler or beside
-        self.second, self.beside = None, run.selection if run.method.selects else self.kept
+        self.second, self.beside = None, self.kept
+        if run.method.meta_images:
+            with_some = run.dataset.train.labels[run.selection].unique()
+            self.beside = torch.cat([run.selection, self.kept[~torch.isin(labels, with_some)]])
         if beside:
             labels = run.dataset.train.labels[self.beside]
             self.second = create_sampler(beside, labels, num_classes)

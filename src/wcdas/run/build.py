@@ -41,7 +41,7 @@ class TrainingRun:
         folder: where everything goes.
         ranks: this process's place among all.
         kept: the training images that are trained on.
-        selection: those that the method chooses on, or takes its second batches from.
+        selection: those that the method chooses on, or has as meta images.
         held_out: those that the temperature is fitted on.
     """
 
@@ -115,18 +115,16 @@ def build_run(
         "memory_format": memory_format,
     }
     everything = torch.arange(len(dataset.train))
-    chosen_on, most = config.selection.holdout, config.selection.most
-    rest, selection = _hold_out(
-        config, dataset, everything, chosen_on, Purpose.SELECTION, smallest=2, most=most
-    )
+    share, bounds = config.selection.holdout, config.selection.bounds
+    rest, selection = _hold_out(config, dataset, everything, share, Purpose.SELECTION, **bounds)
     kept, held_out = _hold_out(config, dataset, rest, config.calibration.holdout, Purpose.HOLDOUT)
     check_stages(config, method)
     check_data(config, dataset, kept, ranks)
     if method.selects and len(selection) == 0:
         raise InputError(
-            f"{config.method} needs training images that no stage trains on, and there are none "
-            f"(selection.holdout is {config.selection.holdout:g}); expected a share above 0 and a "
-            "class of two images or more"
+            f"{config.method} chooses on training images that no stage sees, and there are "
+            f"none (selection.holdout is {config.selection.holdout:g}); expected a share above "
+            f"0 and a class of {config.selection.smallest} images or more"
         )
     return TrainingRun(
         config, method, dataset, model, loading, folder, ranks, kept, selection, held_out

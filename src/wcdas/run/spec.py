@@ -286,12 +286,18 @@ class CalibrationConfig:
 class SelectionConfig:
     holdout: float = key(
         0.0,
-        "share of every class with two images or more kept out of training, for what a method "
-        "chooses, such as τ, or learns on",
+        "share of every class kept out of training, one image at least, for what a method chooses, "
+        "such as τ, or learns on",
         at_least=0,
         below=0.5,
     )
+    smallest: int = key(2, "classes with fewer images keep them all", at_least=2)
     most: int = key(0, "the most that it takes of a class; 0 is no limit", at_least=0)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """What limits the share."""
+        return {"smallest": self.smallest, "most": self.most}
 
 
 @dataclass(frozen=True)
