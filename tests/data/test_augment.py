@@ -27,12 +27,14 @@ from wcdas.data.steps import (
     magnitude_of,
     on_devices,
     rand_augment,
+    random_blur,
     random_crop,
     random_cutout,
     random_erasing,
     random_flip,
     random_grey,
     random_resized_crop,
+    random_rotation,
     trivial_augment,
 )
 from wcdas.errors import InputError
@@ -346,6 +348,64 @@ def test_grey_equals_torchvision(tiles):
     assert share_off(found[grey], expected) < 0.01
 
 
+@pytest.mark.parametrize("size", [32, 8, 4])
+def test_blur_equals_torchvision(size, tiles):
+    images, u = tiles(32)[..., :size, :size].contiguous(), rng.uniform(2, POSITIONS, 2)
+    found = random_blur(0.5, strongest=2.0).apply(images, u)
+    blurred = u[:, 0] < 0.5
+    assert found[~blurred].equal(images[~blurred])
+    kernel = 2 * min(6, size - 1) + 1
+    expected = [
+        tv.gaussian_blur(image, [kernel] * 2, [0.1 + 1.9 * float(number)] * 2)
+        for image, number in zip(images[blurred], u[blurred, 1], strict=True)
+    ]
+    assert (found[blurred].int() - torch.stack(expected).int()).abs().max() <= 1
+    assert share_off(found[blurred], torch.stack(expected)) < 0.001
+
+
+def test_rotation_equals_torchvision(tiles):
+    images, u = tiles(), rng.uniform(2, POSITIONS, 1)
+    found = random_rotation(15.0).apply(images, u)
+    angles = (u[:, 0].double() * 2 - 1) * 15
+    expected = [tv.rotate(image, float(a)) for image, a in zip(images, angles, strict=True)]
+    assert share_off(found, torch.stack(expected)) < 0.001
+    assert angles.abs().max() > 14
+
+
+def test_rotation_comes_after_the_policy_and_before_erasing(tiles):
+    options = {"size": 32, "mean": (0.5, 0.25, 0.1)}
+    plain, turned = (create_augmentation("strong", **options, rotation=r) for r in (0.0, 15.0))
+    both = create_augmentation("strong", **options, rotation=15.0, erase=0.5)
+    u = rng.uniform(7, POSITIONS, sum(step.draws for step in turned.steps))
+    expected = random_rotation(15.0).apply(plain(tiles(), 7, POSITIONS), u[:, -1:])
+    assert turned(tiles(), 7, POSITIONS).equal(expected)
+    assert [step.draws for step in both.steps][-2:] == [1, 41]
+    assert create_augmentation("none", size=32, rotation=15.0).steps == []
+
+
+def test_crop_and_flip_changes_no_colour():
+    """Below 112 pixels it is `standard`; from there on that has a jitter too."""
+    draws = {
+        (policy, size): [step.draws for step in create_augmentation(policy, size=size).steps]
+        for policy in ("crop-and-flip", "standard")
+        for size in (32, 224)
+    }
+    assert draws["crop-and-flip", 32] == draws["standard", 32] == [2, 1]
+    assert draws["crop-and-flip", 224] == [1]
+    assert draws["standard", 224] == [1, 4]
+    assert create_augmentation("crop-and-flip", size=224).crop_scale == 0.08
+
+
+@pytest.mark.parametrize(("size", "strongest"), [(8, 0.5), (32, 2.0), (112, 2.0)])
+def test_moco_is_simclr_and_blur(size, strongest, tiles):
+    images, positions = tiles(size, 24), POSITIONS[:24]
+    simclr, moco = (create_augmentation(policy, size=size) for policy in ("simclr", "moco"))
+    found = moco(images, 3, positions)
+    u = rng.uniform(3, positions, sum(step.draws for step in moco.steps))
+    expected = random_blur(0.5, strongest).apply(simclr(images, 3, positions), u[:, -2:])
+    assert found.equal(expected)
+
+
 def test_simclr_is_crop_flip_jitter_and_grey(tiles):
     augment = create_augmentation("simclr", size=32)
     assert [step.draws for step in augment.steps] == [40, 1, 6, 1]
@@ -443,6 +503,8 @@ def test_a_key_may_be_a_tensor(key, tiles):
         ("strong", {"cutout": 500}, "cutout is 500"),
         ("rand-augment", {"magnitude": 31}, "magnitude 31"),
         ("simclr", {"padding": 4}, "padding"),
+        ("moco", {"padding": 4}, "padding"),
+        ("standard", {"rotation": -5.0}, "rotation is -5.0"),
         ("standard", {"erase": 1.5}, "erase is 1.5"),
         ("standard", {"scale": 0.0}, "scale is 0.0"),
         ("standard", {"scale": 1.2}, "scale is 1.2"),

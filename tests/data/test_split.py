@@ -78,6 +78,17 @@ COUNTS = torch.tensor([200, 100, 41, 20, 19, 3])
 LABELS = torch.arange(6).repeat_interleave(COUNTS)[torch.randperm(383)]
 
 
+def test_held_out_are_so_many_at_the_most():
+    """Meta-Weight-Net's: ten of every class, at most a fifth of it, of the few none."""
+    _, held = holdout(LABELS, 6, 0.2, key=3, most=10)
+    assert torch.bincount(LABELS[held], minlength=6).tolist() == [10, 10, 8, 4, 0, 0]
+    _, held = holdout(LABELS, 6, 0.2, key=3, smallest=2, most=10)
+    assert torch.bincount(LABELS[held], minlength=6).tolist() == [10, 10, 8, 4, 3, 1]
+    _, held = holdout(torch.tensor([0, 1, 1]), 2, 0.2, key=3, smallest=2, most=10)
+    assert len(held) == 1
+    assert held[0] > 0
+
+
 def test_held_out_is_a_fraction_of_each_class_but_the_few():
     kept, held = holdout(LABELS, 6, 0.1, key=3)
     assert torch.bincount(LABELS[held], minlength=6).tolist() == [20, 10, 4, 2, 0, 0]
@@ -92,6 +103,6 @@ def test_what_is_held_out_is_decided_by_its_key():
 
 
 def test_nothing_held_out():
-    kept, held = holdout(LABELS, 6, 0.0, key=3)
+    kept, held = holdout(LABELS, 6, 0.0, key=3, most=10)
     assert len(held) == 0
     assert kept.equal(torch.arange(383))

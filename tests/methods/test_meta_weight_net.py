@@ -1,8 +1,7 @@
-"""Meta-Weight-Net: its gradient by finite differences, its Adam, and which way weights go."""
+"""Meta-Weight-Net: its gradient by finite differences, its SGD, and which way weights go."""
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -107,10 +106,11 @@ def test_a_step_is_the_weighted_loss_with_the_new_weights():
     torch.testing.assert_close(own, other)
 
 
-def test_adam_is_that_of_torch_and_travels():
+def test_the_step_is_the_authors_sgd_and_travels():
+    """`optimizer_c` of their code: SGD(lr, momentum=0.9, nesterov=True, weight_decay)."""
     net = WeightNet(hidden=5, lr=0.01, weight_decay=0.1)
     twin = copy.deepcopy(net.mlp).requires_grad_()
-    adam = torch.optim.Adam(twin.parameters(), lr=0.01, weight_decay=0.1)
+    sgd = torch.optim.SGD(twin.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=0.1)
     other = WeightNet(hidden=5, lr=0.01, weight_decay=0.1)
     for step in range(6):
         if step == 3:
@@ -119,7 +119,7 @@ def test_adam_is_that_of_torch_and_travels():
         for p in twin.parameters():
             p.grad = torch.randn_like(p)
         net.step([p.grad for p in twin.parameters()])
-        adam.step()
+        sgd.step()
         torch.testing.assert_close(list(net.mlp.parameters()), [p.data for p in twin.parameters()])
     assert not any(p.requires_grad for p in net.parameters())
 
@@ -139,7 +139,7 @@ def trained_weights(x, y, meta, plain, weighted):
         create_backbone("identity", channels=2, input_size=0),
         lambda length: create_head("linear", length, 4),
         COUNTS,
-        META_WEIGHT_NET.options | {"net_lr": 0.02},
+        META_WEIGHT_NET.options | {"net_lr": 0.3},
     )
     model = build_model(parts)
     sgd = torch.optim.SGD(model.head.parameters(), lr=0.5)
@@ -162,7 +162,7 @@ def test_wrong_labels_lose_weight():
     model, weights = trained_weights(x, wrong, separable([10] * 4, seed=1), 60, 140)
     assert (weights.diff() < 0).all()
     shares = model.auxiliary(sample_losses(model.head, x, wrong))
-    # 0.0001 to 0.008 of it over ten seeds.
+    # 0.0000 to 0.004 of it over ten seeds.
     assert shares[wrong != y].mean() < 0.3 * shares[wrong == y].mean()
 
 
@@ -172,7 +172,7 @@ def test_rare_classes_gain_weight():
     model, _ = trained_weights(x, y, separable([50] * 4, noise=1.0, seed=1), 30, 130)
     shares = model.auxiliary(sample_losses(model.head, x, y))
     of_class = [shares[y == j].mean().item() for j in range(4)]
-    assert of_class[3] > 1.5 * of_class[0]  # 5 to 28 times over ten seeds
+    assert of_class[3] > 1.5 * of_class[0]  # 5 to 18 times over ten seeds
 
 
 @pytest.mark.parametrize("head", ["wcdas", "am-softmax"])
@@ -199,7 +199,7 @@ def test_a_transformer_has_second_derivatives_too():
     model = build_model(parts)
     x, y = torch.randn(4, 1, 16, 16), torch.arange(4) % 3
     training_step(model, StepBatch(x, y, y, (), (x, y)), state_of(model)).backward()
-    assert model.auxiliary.steps == 1
+    assert model.auxiliary.velocity.any()
 
 
 def test_a_second_batch_is_needed():
@@ -250,6 +250,5 @@ def test_once_loaded(on_textures, loaded_top1):
     assert loaded_top1(run) == pytest.approx(run.metrics["top1"])
     latest = max((run.path / "checkpoint").iterdir())
     state = torch.load(latest, weights_only=True)["model"]
-    assert state["auxiliary.steps"] > 0
-    assert state["auxiliary.exp_avg"].any()
-    assert np.isfinite(state["auxiliary.exp_avg_sq"].numpy()).all()
+    assert state["auxiliary.velocity"].any()
+    assert state["auxiliary.velocity"].isfinite().all()

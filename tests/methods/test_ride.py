@@ -114,6 +114,48 @@ def test_the_loss_of_a_step_is_ldam_of_each_expert_less_diversity():
     torch.testing.assert_close(training_step(model, batch, state), expected)
 
 
+def prior_state(model: Classifier, diversity: float) -> tuple[StepState, Tensor]:
+    """The state of a stage with the class prior in its loss, as `ride-wcdas` has it."""
+    log_prior = (COUNTS / COUNTS.sum()).log()
+    state = state_of(model, "representation", diversity=diversity)
+    state.log_prior = log_prior
+    state.loss = lambda x, target, expert: expert.loss(x, target, log_prior=log_prior)
+    return state, log_prior
+
+
+def test_diversity_is_of_the_logits_with_the_prior():
+    model, batch = model_of("wcdas"), batch_of()
+    state, log_prior = prior_state(model, diversity=0.45)
+    z = model.head.expert_logits(model.features(batch.inputs)).detach().double() + log_prior
+    p = z.log_softmax(-1)
+    divergences = F.kl_div(
+        p, z.mean(0).log_softmax(-1).expand_as(p), log_target=True, reduction="sum"
+    )
+    entropies = sum(F.cross_entropy(expert, batch.labels) for expert in z)
+    expected = entropies - 0.45 * divergences / len(batch.labels)
+    assert training_step(model, batch, state).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_with_the_prior_diversity_does_not_rule_the_tail():
+    """Its part of the slopes of the rarest class's weights, in multiples of cross-entropy's."""
+    model, random = model_of("linear"), torch.Generator().manual_seed(0)
+    labels = torch.multinomial(COUNTS.double(), 4000, replacement=True, generator=random)
+    batch = StepBatch(3 * torch.randn(4000, 6, generator=random), labels, labels)
+
+    def slope(diversity: float, *, with_prior: bool) -> Tensor:
+        state, log_prior = prior_state(model, diversity)
+        state.log_prior = log_prior if with_prior else None
+        weights = [expert.weight for expert in model.head.experts]
+        slopes = torch.autograd.grad(training_step(model, batch, state), weights)
+        return torch.stack(slopes)[:, -1]
+
+    def share(*, with_prior: bool) -> float:
+        of_loss = slope(0.0, with_prior=with_prior)
+        return float((slope(0.45, with_prior=with_prior) - of_loss).norm() / of_loss.norm())
+
+    assert share(with_prior=True) < 0.5 < share(with_prior=False)  # 0.40 and 0.69
+
+
 def test_mixed_images_train_the_experts():
     model, batch = model_of("wcdas"), batch_of()
     mixed = batch._replace(target=MixedLabels(batch.labels, batch.labels.flip(0), 0.3))

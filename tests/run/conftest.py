@@ -136,6 +136,7 @@ def make_loop(tmp_path: Path, digits: Dataset) -> Callable[..., Loop]:
             "neck": {"name": neck},
             "augment": {"flip": False},
             "calibration": {"holdout": holdout},
+            "selection": METHODS[method].defaults.get("selection", {}),
             "options": dict(METHODS[method].options),
             "stages": {n: {"batch_size": 32} | stage for n, stage in stages.items()},
         }

@@ -24,15 +24,16 @@ def stage(name="representation", **options):
     return config(**options).stages[name]
 
 
-@pytest.mark.parametrize("dataset", [name for name in list_recipes() if "paper" not in name])
+@pytest.mark.parametrize("dataset", [name for name in list_recipes() if "wcdas" not in name])
 @pytest.mark.parametrize("method", list_methods())
 def test_every_method_has_a_recipe_for_every_dataset(method, dataset):
     assert config(method, dataset).method == method
 
 
-@pytest.mark.parametrize("name", [name for name in list_recipes() if "paper" in name])
+@pytest.mark.parametrize("name", [name for name in list_recipes() if "wcdas" in name])
 def test_paper_recipes(name):
-    dataset = name.removeprefix("paper-wcdas-")
+    dataset = read_recipe_header(name).split()[2]
+    assert dataset in list_recipes()
     given = read_recipe(name)
     resolved = config("wcdas", dataset, recipe=given)
     for key, values in given["stages"].items():

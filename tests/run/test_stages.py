@@ -344,6 +344,31 @@ def test_held_out_images_are_never_drawn(make_loop, monkeypatch):
     assert min(len(drawn[0]), len(drawn[1])) > 100
 
 
+def test_meta_images_are_held_out(make_loop):
+    """Of Meta-Weight-Net: the classes as often as each other, and none of them in first batches,
+    but that classes with fewer than 20 images lend those they train on."""
+    stage = {"second_sampler": "class-balanced", "epochs": 2, "augment": "none"}
+    loop = make_loop("linear", "identity", method="meta-weight-net", representation=stage)
+    run = loop.run
+    labels, data = run.dataset.train.labels, Batches(run, 0)
+    data.begin(1, 0)
+    first, second = (loader.plan.indices.flatten() for loader in data.loaders)
+    assert len(first) == len(second) > len(run.selection)
+    assert set(first.tolist()) <= set(run.kept.tolist())
+    few = torch.isin(labels, (run.dataset.class_counts < 20).nonzero()[:, 0])
+    assert few[run.selection].logical_not().all()
+    assert set(second.tolist()) <= set(run.selection.tolist()) | set(
+        run.kept[few[run.kept]].tolist()
+    )
+    assert few[run.kept].sum() == few.sum()
+    counts = torch.bincount(labels[second], minlength=10)
+    # Of a binomial with p = 0.1 five standard deviations.
+    assert (counts - len(second) / 10).abs().max() < 5 * (0.09 * len(second)) ** 0.5
+    again = Batches(run, 0)
+    again.begin(0, 0)
+    assert not again.loaders[1].plan.indices.flatten().equal(second)
+
+
 def test_accuracy_and_angle_in_the_log_are_those_of_the_weights(make_loop, written):
     """With a rate of nearly nothing the log of an epoch describes the model itself."""
     stage = PLAIN | {"lr": 1e-12, "batch_size": 1}

@@ -12,23 +12,26 @@ from typing import Any
 from torch import Tensor
 
 from wcdas import rng
-from wcdas.checks import check_positive, check_probability, create
+from wcdas.checks import check_from_zero, check_positive, check_probability, create
 from wcdas.data.steps import (
     Step,
     auto_augment,
     colour_jitter,
     rand_augment,
+    random_blur,
     random_crop,
     random_cutout,
     random_erasing,
     random_flip,
     random_grey,
     random_resized_crop,
+    random_rotation,
     trivial_augment,
 )
 from wcdas.errors import InputError
 
 RESIZED_CROP_FROM = 112  # from this side length on, training crops are RandomResizedCrop
+BLUR = 2.0  # pixels
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,28 @@ def none(size: int) -> list[Step]:
     return []
 
 
+def crop_and_flip(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
+    """Random crop out of the image padded by an eighth, and a flip.
+
+    From 112 pixels on RandomResizedCrop and a flip.
+    """
+    if padding is None:
+        padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)
+    if not 0 <= padding <= size:
+        raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
+    crop = [random_crop(padding)] if padding else []
+    return [*crop, random_flip()] if flip else crop
+
+
 def standard(
     size: int, flip: bool = True, padding: int | None = None, jitter: float | None = None
 ) -> list[Step]:
-    """Random crop out of the image padded by an eighth, and a flip.
+    """Random crop and flip; from 112 pixels on colour jitter too.
 
-    From 112 pixels on RandomResizedCrop, a flip and colour jitter (brightness, contrast and
-    saturation by up to 40 %).
+    That changes brightness, contrast and saturation by up to 40 %.
     """
     jitter = (0.4 if size >= RESIZED_CROP_FROM else 0.0) if jitter is None else jitter
-    steps = crop_and_flip(size, padding, flip)
+    steps = crop_and_flip(size, flip, padding)
     if not 0 <= jitter < 1:
         raise InputError(f"jitter is {jitter}; expected a number of at least 0 and below 1")
     return [*steps, colour_jitter(jitter)] if jitter else steps
@@ -87,7 +102,7 @@ def strong(
     cutout = size // 2 if cutout is None else cutout
     if not 0 <= cutout <= 2 * size:
         raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
-    steps = [auto_augment(size), *crop_and_flip(size, padding, flip)]
+    steps = [auto_augment(size), *crop_and_flip(size, flip, padding)]
     return [*steps, random_cutout(cutout, levels(mean))] if cutout else steps
 
 
@@ -100,12 +115,12 @@ def rand(
             f"RandAugment with num_ops {num_ops} and magnitude {magnitude}; "
             "expected at least 1 and a magnitude from 0 to 30"
         )
-    return [rand_augment(size, num_ops, magnitude), *crop_and_flip(size, padding, flip)]
+    return [rand_augment(size, num_ops, magnitude), *crop_and_flip(size, flip, padding)]
 
 
 def trivial(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
     """TrivialAugment (wide: one operation at any magnitude), random crop, flip."""
-    return [trivial_augment(size), *crop_and_flip(size, padding, flip)]
+    return [trivial_augment(size), *crop_and_flip(size, flip, padding)]
 
 
 def simclr(size: int, flip: bool = True) -> list[Step]:
@@ -122,13 +137,24 @@ def simclr(size: int, flip: bool = True) -> list[Step]:
     return [*crop, *flips, jitter, random_grey(0.2)]
 
 
+def moco(size: int, flip: bool = True) -> list[Step]:
+    """For contrastive methods: simclr, and half of the images blurred.
+
+    By a Gaussian of 0.1 to 2 pixels, or of a 320th to a 16th of the side where that is less.
+    X. Chen, H. Fan, R. Girshick, K. He, 2020, arXiv:2003.04297.
+    """
+    return [*simclr(size, flip), random_blur(0.5, strongest=min(BLUR, size / 16))]
+
+
 AUGMENTATIONS: dict[str, Callable[..., list[Step]]] = {
     "none": none,
+    "crop-and-flip": crop_and_flip,
     "standard": standard,
     "strong": strong,
     "rand-augment": rand,
     "trivial-augment": trivial,
     "simclr": simclr,
+    "moco": moco,
 }
 
 
@@ -137,6 +163,7 @@ def create_augmentation(
     *,
     size: int,
     flip: bool = True,
+    rotation: float = 0.0,
     erase: float = 0.0,
     scale: float = 0.08,
     mean: Sequence[float] = (0.0,),
@@ -148,10 +175,11 @@ def create_augmentation(
         policy: a name of `AUGMENTATIONS`.
         size: the side length of the images.
         flip: mirror half of them.
+        rotation: the largest angle of a random rotation in degrees.
         erase: the probability of random erasing, which comes last and covers with `mean`.
         scale: the smallest share of the area that RandomResizedCrop takes, from 112 pixels on.
         mean: the channels' means in 0 … 1: what is covered with them is zero once normalised.
-        options: `padding` (all but "none" and "simclr"), `jitter` ("standard"), `cutout`
+        options: `padding` (all but "none", "simclr" and "moco"), `jitter` ("standard"), `cutout`
             ("strong"), `num_ops` and `magnitude` ("rand-augment").
 
     >>> augment = create_augmentation("standard", size=8, flip=False)
@@ -160,23 +188,17 @@ def create_augmentation(
     """
     if size < 1:
         raise InputError(f"image size is {size}; expected at least 1")
+    check_from_zero("rotation", rotation)
     check_probability("erase", erase)
     check_positive("scale", scale, at_most=1)
     steps = create("augmentation", AUGMENTATIONS, policy, options, size=size, flip=flip, mean=mean)
     if policy == "none":
         return Augmentation(steps, crop_scale=None)
+    if rotation:
+        steps = [*steps, random_rotation(rotation)]
     if erase:
         steps = [*steps, random_erasing(erase, levels(mean))]
     return Augmentation(steps, scale if size >= RESIZED_CROP_FROM else None)
-
-
-def crop_and_flip(size: int, padding: int | None, flip: bool) -> list[Step]:
-    if padding is None:
-        padding = 0 if size >= RESIZED_CROP_FROM else max(1, size // 8)
-    if not 0 <= padding <= size:
-        raise InputError(f"padding is {padding}; expected 0 (off) to {size} pixels")
-    crop = [random_crop(padding)] if padding else []
-    return [*crop, random_flip()] if flip else crop
 
 
 def levels(mean: Sequence[float]) -> list[int]:

@@ -3,8 +3,8 @@
 Each does to every image what the tensor kernel of torchvision's functional of the same name does
 with that image's parameter. Products and sums are rounded one by one, so that an image's result
 depends neither on its neighbours in the batch nor on the device. Exactly torchvision's result,
-except where torchvision fuses a product and a sum: blends, hue and sharpness may then be one level
-off. None waits for the device or copies from the host, so that a CUDA graph can hold them.
+except where torchvision fuses a product and a sum: blends, hue, sharpness and blur may then be one
+level off. None waits for the device or copies from the host, so that a CUDA graph can hold them.
 """
 
 import math
@@ -18,6 +18,7 @@ from torch.nn import functional as nn
 Side = int | Tensor  # a length of all images, or of each
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10  # of a random box
+BLUR_REACH = 6  # pixels to either side; three standard deviations of the strongest blur
 PIXELS = 1 << 20  # worked on at a time by a CPU, whose larger buffers are slow to come by
 
 
@@ -96,6 +97,21 @@ def sharpness(images: Tensor, weight: Tensor) -> Tensor:
     return _levels(x)
 
 
+def blur(images: Tensor, sigma: Tensor) -> Tensor:
+    """Blur with a Gaussian of standard deviation (B, 1) in pixels; the border is a mirror."""
+    sides = images.shape[-2:]
+    reach = min(BLUR_REACH, *(side - 1 for side in sides))
+    way = torch.arange(-reach, reach + 1, device=images.device, dtype=torch.float64)
+    weights = (-0.5 * (way / sigma.double().clamp(min=1e-3)) ** 2).exp()
+    parts = (weights / weights.sum(1, keepdim=True)).unbind(1)
+    x = images.float()
+    for axis, padding in ((2, (0, 0, reach, reach)), (3, (reach, reach, 0, 0))):
+        padded, x = nn.pad(x, padding, mode="reflect"), torch.zeros_like(x)
+        for start, part in enumerate(parts):
+            x += padded.narrow(axis, start, sides[axis - 2]) * _per_image(part)
+    return _levels(x.round_())
+
+
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Keep the bits of every level that are set in (B, 1) `bits`, from 0 to 255."""
     return images & bits.to(torch.uint8)[..., None, None]
@@ -169,6 +185,7 @@ KINDS = {
         (blend, (1, 0, 0)),
         (hue, (0,)),
         (sharpness, (0,)),
+        (blur, (0,)),
         (posterize, (255,)),
         (solarize, (256,)),
         (autocontrast, (0,)),

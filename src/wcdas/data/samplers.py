@@ -145,15 +145,19 @@ class ClassAwareSampler(ClassBalancedSampler):
 class MetaSampler(Sampler):
     """Learns how often to draw each class (BALMS, Ren et al., 2020).
 
-    Classes are drawn as the argmax of ψ + Gumbel noise, ψ one logit per class. A training batch
-    takes one differentiable SGD step of the classifier with each sample weighted by its draw
-    (straight-through, so a weight of 1 with the slope of the softmax); the loss of the stepped
-    classifier on a class-balanced batch of training images gives ψ its gradient, and Adam its step.
-    The draws of an epoch follow ψ at its beginning, which is part of the state, so that an epoch
-    can be resumed in its middle. `lr` is that of ψ; the WCDAS paper tries 0.005, 0.01 and 0.05.
+    An image is drawn in proportion to σ(w_y), w one weight per class, that is class j in proportion
+    to n_j·σ(w_j): w = 0, the start, is instance-balanced. The class is the argmax of log n_j +
+    log σ(w_j) + Gumbel noise. A training batch takes one differentiable SGD step of the classifier
+    with each sample weighted by its draw (straight-through, so a weight of 1 with the slope of the
+    softmax); the loss of the stepped classifier on a class-balanced batch of training images gives
+    w its gradient, and Adam its step. The draws of an epoch follow w at its beginning, which is
+    part of the state, so that an epoch can be resumed in its middle. `lr` is that of w: 0.01 in the
+    authors' code; the WCDAS paper tries 0.005, 0.01 and 0.05.
 
     Ren et al., "Balanced Meta-Softmax for Long-Tailed Visual Recognition", 2020
-    (arXiv:2007.10740).
+    (arXiv:2007.10740), after `data/MetaSampler.py` of jiawei-ren/BalancedMetaSoftmax-Classification
+    with its `init_pow` of 0. There the softmax behind the slope is over images, here over classes;
+    the draws are the same.
     """
 
     learned = True
@@ -163,29 +167,33 @@ class MetaSampler(Sampler):
     ) -> None:
         super().__init__(labels, num_classes)
         check_positive("sampler_options.lr", lr)
-        self.logits = torch.zeros(num_classes, device=device, requires_grad=True)
-        self.at_beginning = self.logits.detach().clone()
+        self.w = torch.zeros(num_classes, device=device, requires_grad=True)
+        self.at_beginning = self.w.detach().clone()
         self.noise_key = torch.zeros((), dtype=torch.int64, device=device)
-        self.optimizer = torch.optim.Adam([self.logits], lr=lr, capturable=self.logits.is_cuda)
-        self.absent = torch.where(self.class_counts > 0, 0.0, -torch.inf).to(device)
+        self.optimizer = torch.optim.Adam([self.w], lr=lr, capturable=self.w.is_cuda)
+        self.log_counts = self.class_counts.double().log().float().to(device)
+
+    def class_logits(self, w: Tensor) -> Tensor:
+        """log n_j + log σ(w_j), −∞ for a class without images."""
+        return self.log_counts + F.logsigmoid(w)
 
     @property
     def probabilities(self) -> Tensor:
-        return (self.logits.detach() + self.absent).softmax(0)
+        return self.class_logits(self.w.detach()).softmax(0)
 
     def class_probabilities(self, epoch: int, epochs: int) -> Tensor:
-        return (self.at_beginning + self.absent).softmax(0).double().cpu()
+        return self.class_logits(self.at_beginning).double().softmax(0).cpu()
 
     def begin_epoch(self) -> None:
-        """Let the draws follow ψ as it is now."""
-        self.at_beginning = self.logits.detach().clone()
+        """Let the draws follow w as it is now."""
+        self.at_beginning = self.w.detach().clone()
 
     def sequence(self, key: int, epoch: int, epochs: int) -> Tensor:
         key, draws = rng.stream(key, epoch), torch.arange(len(self.labels))
         noise_key = rng.stream(key, 0)
         self.noise_key.fill_(noise_key)
-        psi = (self.at_beginning + self.absent).cpu()
-        classes = (psi + self._gumbel(noise_key, draws)).argmax(1)
+        logits = self.class_logits(self.at_beginning).cpu()
+        classes = (logits + self._gumbel(noise_key, draws)).argmax(1)
         image = rng.bits(rng.stream(key, 1), draws, 1)[:, 0]
         return self.by_class[self.starts[classes] + image % self.class_counts[classes]]
 
@@ -199,13 +207,13 @@ class MetaSampler(Sampler):
         balanced: tuple[Tensor, Tensor],
         log_prior: Tensor | None = None,
     ) -> None:
-        """One step of ψ; of several processes each hands in its slices, and all take the same step.
+        """One step of w; of several processes each hands in its slices, and all take the same step.
 
         The classifier is left as it is; `lr` is of its step, `log_prior` of the loss that it is
         trained with. Positions are those in the sequence that was asked for last.
         """
         noise = self._gumbel(self.noise_key, positions)
-        soft = (self.logits + self.absent + noise).softmax(1)
+        soft = (self.class_logits(self.w) + noise).softmax(1)
         chance = soft.gather(1, labels.unsqueeze(1)).squeeze(1)
         drawn = 1 + chance - chance.detach()
         named = head.named_parameters()
@@ -222,9 +230,9 @@ class MetaSampler(Sampler):
         logits = functional_call(head, stepped, balanced)
         outer = F.cross_entropy(logits, balanced[1], reduction="none").mean()
         to_stepped = torch.autograd.grad(outer, list(stepped.values()))
-        # d outer / dψ = (d outer / d stepped) · (d stepped / dψ), and stepped = θ − lr · slopes(ψ)
-        (slope,) = torch.autograd.grad(slopes, [self.logits], [-lr * mean(g) for g in to_stepped])
-        self.logits.grad = mean(slope)
+        # d outer / dw = (d outer / d stepped) · (d stepped / dw), and stepped = θ − lr · slopes(w)
+        (slope,) = torch.autograd.grad(slopes, [self.w], [-lr * mean(g) for g in to_stepped])
+        self.w.grad = mean(slope)
         self.optimizer.step()
 
     def _gumbel(self, key: int | Tensor, positions: Tensor) -> Tensor:
@@ -233,14 +241,14 @@ class MetaSampler(Sampler):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "logits": self.logits.detach(),
+            "w": self.w.detach(),
             "at_beginning": self.at_beginning,
             "optimizer": self.optimizer.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         with torch.no_grad():
-            self.logits.copy_(state["logits"])
+            self.w.copy_(state["w"])
             self.at_beginning.copy_(state["at_beginning"])
         self.optimizer.load_state_dict(state["optimizer"])
 

@@ -77,15 +77,20 @@ def stratified_split(labels: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def holdout(
-    labels: Tensor, num_classes: int, fraction: float, key: int, smallest: int = FEW
+    labels: Tensor,
+    num_classes: int,
+    fraction: float,
+    key: int,
+    smallest: int = FEW,
+    most: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return indices of the training images to keep, and to hold out for a temperature or a choice.
 
-    Held out are `fraction` of each class, but at least one image, of classes with `smallest` or
-    more.
+    Held out are `fraction` of each class, but at least one image and, where `most` is not 0, no
+    more than that, of classes with `smallest` or more.
     """
     counts = torch.bincount(labels, minlength=num_classes)
-    wanted = held_out_counts(counts, fraction, smallest)
+    wanted = held_out_counts(counts, fraction, smallest, most)
     shuffled = rng.permutation(key, len(labels))
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
     ordinal = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_class]]
@@ -94,7 +99,7 @@ def holdout(
     return (~held).nonzero().flatten(), held.nonzero().flatten()
 
 
-def held_out_counts(counts: Tensor, fraction: float, smallest: int = FEW) -> Tensor:
+def held_out_counts(counts: Tensor, fraction: float, smallest: int = FEW, most: int = 0) -> Tensor:
     """Return how many images of each class are held out, from how many it has."""
-    wanted = (fraction * counts).long().clamp(min=1 if fraction else 0)
+    wanted = (fraction * counts).long().clamp(min=1 if fraction else 0, max=most or None)
     return torch.where(counts >= smallest, wanted, 0)

@@ -135,6 +135,28 @@ def random_grey(probability: float) -> Step:
     return Step(1, apply)
 
 
+def random_blur(probability: float, strongest: float) -> Step:
+    """A Gaussian blur, with a probability; σ is up to `strongest` pixels, a twentieth at least."""
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        act, number = u.split(1, dim=1)
+        sigma = strongest * (0.05 + 0.95 * number) * (act < probability)
+        return apply_changes(images, {"blur": sigma})
+
+    return Step(2, apply)
+
+
+def random_rotation(degrees: float) -> Step:
+    """Turned by up to so many degrees either way; what comes from outside is black."""
+
+    def apply(images: Tensor, u: Tensor) -> Tensor:
+        angle = (u.double() * 2 - 1) * math.radians(degrees)
+        cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
+        return apply_changes(images, {"affine": torch.cat((cos, -sin, none, sin, cos, none), 1)})
+
+    return Step(1, apply)
+
+
 OnDevices = Callable[[torch.device], Tensor]
 
 

@@ -1,16 +1,21 @@
 """Meta-Weight-Net: a small network learns how much a sample counts from its loss.
 
 Every step tries the weights out: one SGD step of the whole network on the weighted batch, and the
-loss of the stepped network on a class-balanced batch tells which way the weights should go. The
-weighting network takes a step of Adam on that, and the real step follows with its new weights.
+loss of the stepped network on a class-balanced batch of held-out images tells which way the weights
+should go. The weighting network takes a step of SGD on that, and the real step follows with its new
+weights.
 
 Shu et al., "Meta-Weight-Net: Learning an Explicit Mapping For Sample Weighting", 2019
-(arXiv:1902.07379), equations 3 to 6. The paper keeps ten clean images of every class aside as meta
-data. A long tail has none to spare, so here the meta batch is drawn, all classes equally often,
-from the training images themselves. Weights are divided by their sum over the batch, as in the
-authors' code for imbalanced classes; Adam with rate 0.001 and weight decay 0.0001 is that of their
-later code for noisy labels (the former has SGD with rate 0.00001). The loss is cross-entropy on the
-head's logits, whatever the stage names, since it is differentiated twice.
+(arXiv:1902.07379), equations 3 to 6, after the authors' code for class imbalance,
+`meta-weight-net-class-imbalance.py` of xjtushujun/Meta-weight-net_class-imbalance: weights divided
+by their sum over the batch, SGD on the weighting network with rate 0.00001, momentum 0.9 after
+Nesterov and weight decay 0.0005, ten meta images of every class. (Their code for noisy labels,
+`MW-Net.py` of xjtushujun/meta-weight-net, has Adam with rate 0.001 and weight decay 0.0001.)
+
+Their meta images are clean ones beside the long tail, which has none to spare: here they are taken
+out of the training images, ten of every class, but at most a fifth of it. A class with fewer than
+20 images keeps them all, and these are its meta images too. The loss is cross-entropy on the head's
+logits, whatever the stage names, since it is differentiated twice.
 """
 
 from collections.abc import Callable
@@ -21,25 +26,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.optim.adam import adam
 
 from wcdas import processes
 from wcdas.errors import InputError
+from wcdas.groups import FEW
 from wcdas.heads import Head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 from wcdas.targets import MixedLabels, loss_of
 
+MOMENTUM = 0.9
+
 
 class WeightNet(nn.Module):
-    """Loss → weight, an MLP 1 → 100 → 1 with a sigmoid, and the state of Adam on it.
+    """Loss → weight, an MLP 1 → 100 → 1 with a sigmoid, and the momentum of SGD on it.
 
     Its parameters ask for no gradient, so that the optimizer of the classifier leaves them alone.
     """
 
-    exp_avg: Tensor
-    exp_avg_sq: Tensor
-    steps: Tensor
+    velocity: Tensor
 
     def __init__(self, hidden: int, lr: float, weight_decay: float) -> None:
         super().__init__()
@@ -48,9 +53,7 @@ class WeightNet(nn.Module):
             nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid()
         ).requires_grad_(False)
         size = sum(parameter.numel() for parameter in self.mlp.parameters())
-        self.register_buffer("exp_avg", torch.zeros(size))
-        self.register_buffer("exp_avg_sq", torch.zeros(size))
-        self.register_buffer("steps", torch.zeros(()))
+        self.register_buffer("velocity", torch.zeros(size))
 
     def forward(self, losses: Tensor) -> Tensor:
         """The weights of a batch, which sum to the number of processes: each makes its step of its
@@ -71,26 +74,13 @@ class WeightNet(nn.Module):
 
     @torch.no_grad()
     def step(self, slopes: list[Tensor]) -> None:
-        """One step of Adam."""
+        """One step of SGD with Nesterov's momentum."""
         parameters = list(self.mlp.parameters())
-        values = torch.cat([p.flatten() for p in parameters])
-        adam(
-            [values],
-            [torch.cat([slope.flatten() for slope in slopes])],
-            [self.exp_avg],
-            [self.exp_avg_sq],
-            [],
-            [self.steps],
-            capturable=values.is_cuda,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
-        parts = values.split([p.numel() for p in parameters])
+        theta = torch.cat([p.flatten() for p in parameters])
+        slope = torch.cat([g.flatten() for g in slopes]) + self.weight_decay * theta
+        self.velocity.mul_(MOMENTUM).add_(slope)
+        theta -= self.lr * (slope + MOMENTUM * self.velocity)
+        parts = theta.split([p.numel() for p in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             parameter.copy_(part.view_as(parameter))
 
@@ -171,8 +161,10 @@ class _MetaLoss(nn.Module):
 META_WEIGHT_NET = Method(
     summary="a network learns the weight of a sample from its loss, by trying steps out",
     paper="Shu et al., 2019 (arXiv:1902.07379)",
-    defaults=one_stage({"name": "linear"}, {"second_sampler": "class-balanced"}),
-    options={"hidden": 100, "net_lr": 0.001, "net_weight_decay": 0.0001},
+    defaults=one_stage({"name": "linear"}, {"second_sampler": "class-balanced"})
+    | {"selection": {"holdout": 0.2, "smallest": FEW, "most": 10}},
+    options={"hidden": 100, "net_lr": 0.00001, "net_weight_decay": 0.0005},
+    meta_images=True,
     prior="none",
     own_loss=("representation",),
     build_model=build_model,

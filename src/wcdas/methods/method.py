@@ -65,6 +65,8 @@ class StepState:
         progress: of the stage, from 0 to 1, a tensor () on the device.
         lr: the learning rate of this step, likewise.
         precision: in which the backbone runs; that of features is higher behind a neck.
+        log_prior: what `loss` adds to the logits for the stage's `prior`, (num_classes,); None
+            without one.
     """
 
     stage: str
@@ -75,6 +77,7 @@ class StepState:
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))
     lr: Tensor = field(default_factory=lambda: torch.zeros(()))
     precision: torch.dtype = torch.float32
+    log_prior: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class StageStart:
         class_counts: training images of every class, on the CPU.
         options: the method's own.
         features: features and labels of the training images as they are, without augmentation.
-        held_out: the same of the images of `selection.holdout`, which no stage trains on.
+        held_out: the same of the images of the table `selection`, which no stage trains on.
     """
 
     stage: str
@@ -133,7 +136,9 @@ class Method:
         options: the names and default values of what the hooks take from the `options` table.
         views: augmentations of further versions of every image, in stages that train all.
         unmixed: the stages that cannot take images mixed of two classes.
-        selects: whether a stage chooses on the images of `selection.holdout`.
+        selects: whether a stage chooses on the images of the table `selection`.
+        meta_images: whether second batches are of these images, for which a class that has none
+            lends those that it trains on.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
             follow from the last stage.
@@ -151,6 +156,7 @@ class Method:
     views: tuple[str, ...] = ()
     unmixed: tuple[str, ...] = ()
     selects: bool = False
+    meta_images: bool = False
     own_loss: tuple[str, ...] = ()
     prior: str = ""
     experts: bool = False

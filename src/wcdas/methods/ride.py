@@ -3,10 +3,13 @@
 X. Wang, L. Lian, Z. Miao, Z. Liu, S. X. Yu, "Long-tailed Recognition by Routing Diverse
 Distribution-Aware Experts", 2021 (arXiv:2010.01809).
 
-Where the paper and the authors' code differ, this is the code: an expert is driven away from the
-mean of all instead of from every other one, T_j = α·β_j/max β instead of α·(β_j + 1 − max β), which
-could become negative, and the mean temperature squared stands before the divergence. Routing saves
-nothing here: it decides which experts are averaged, and the features of all are computed.
+Where the paper and the authors' code (frank-xwang/RIDE-LongTailRecognition) differ, this is the
+code, `RIDELoss` of `model/loss.py`: an expert is driven away from the mean of all instead of from
+every other one, T_j = α·β_j/max β instead of α·(β_j + 1 − max β), which could become negative, and
+the mean temperature squared stands before the divergence. The defaults of the options are that
+class's; every file in `configs/` has Nesterov's momentum. What they have for one dataset alone
+stands in its recipe, such as λ = 0.45 for CIFAR. Routing saves nothing here: it decides which
+experts are averaged, and the features of all are computed.
 """
 
 import math
@@ -66,7 +69,10 @@ def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tens
         return routing_loss(head, features, batch.labels, options["positive_weight"])
     slope = options["temperature_slope"] if state.stage == "reweighting" else 0.0
     temperature = options["temperature"] * relative_temperature(state.class_counts, slope)
-    loss = -options["diversity"] * diversity(head.expert_logits(features), temperature)
+    logits = head.expert_logits(features)
+    if state.log_prior is not None:
+        logits = logits + state.log_prior
+    loss = -options["diversity"] * diversity(logits, temperature)
     for expert, part in head.parts(features):
         loss = loss + state.loss(part, batch.target, expert)
     return loss
@@ -82,7 +88,9 @@ def relative_temperature(class_counts: Tensor, slope: float) -> Tensor:
 def diversity(logits: Tensor, temperature: Tensor) -> Tensor:
     """T̄² Σ_e KL(p̄ ‖ p_e), p = softmax(z_j/T_j), averaged over the batch; p̄ of the mean logits.
 
-    `logits` are (experts, batch, classes), T is `temperature` (classes,).
+    `logits` are (experts, batch, classes), T is `temperature` (classes,). They are those of the
+    loss, a class prior in it included: without it experts disagree most cheaply over rare classes,
+    whose logits the loss then hardly feels.
     """
     mean = (logits.detach().mean(0) / temperature).log_softmax(-1).expand_as(logits)
     each = (logits / temperature).log_softmax(-1)
@@ -118,8 +126,8 @@ RIDE = Method(
         "width": 0.75,  # of an expert's layers
         "diversity": 0.2,  # λ
         "temperature": 1.0,  # α
-        "temperature_slope": 0.05,  # γ; 0.02 for ImageNet-LT, 0.015 for iNaturalist
-        "router_logits": 30,  # 50 for ImageNet-LT
+        "temperature_slope": 0.05,  # γ
+        "router_logits": 30,
         "positive_weight": 100.0,  # ω
         "threshold": 0.5,  # of σ(r), above which a further expert is asked
     },
@@ -129,7 +137,11 @@ RIDE = Method(
     # In the second stage classes have weights and temperatures of their own.
     defaults={
         "head": LDAM_DRW.defaults["head"],
-        "stages": LDAM_DRW.defaults["stages"] | {"routing": ROUTING},
+        "stages": {
+            "representation": LDAM_DRW.defaults["stages"]["representation"] | {"nesterov": True},
+            "reweighting": LDAM_DRW.defaults["stages"]["reweighting"],
+            "routing": ROUTING,
+        },
     },
 )
 
@@ -143,7 +155,7 @@ RIDE_WCDAS = replace(
     defaults={
         "head": {"name": "wcdas", "start": "paper", "scale_init": 10.0},
         "stages": {
-            "representation": REPRESENTATION | {"prior": 1.0},
+            "representation": REPRESENTATION | {"nesterov": True, "prior": 1.0},
             "reweighting": {"optimizer": "continue", "share": 0.2},
             "routing": ROUTING,
         },

@@ -64,13 +64,15 @@ METHODS: dict[str, Method] = {
     ),
     "tau-norm": TAU_NORM,
     "ncm": NCM,
+    # Balanced softmax is cross-entropy with the class prior in it. The authors' decoupled training,
+    # `balms_imba200.yaml` of jiawei-ren/BalancedMetaSoftmax-Classification, goes on from plain
+    # softmax; balanced softmax from the first stage on is another row of theirs, end to end.
     "balms": Method(
-        summary="balanced softmax, then a fresh classifier with a learned sampler",
+        summary="softmax, then a fresh classifier by balanced softmax with a learned sampler",
         paper="Ren et al., 2020 (arXiv:2007.10740)",
         reported="CIFAR-100-LT IF 100, ResNet-32: 50.8; CIFAR-10-LT IF 100: 84.9",
-        # Balanced softmax is cross-entropy with the class prior in it.
         defaults=two_stages(
-            {"name": "linear"}, {"prior": 1.0}, {"head": "fresh", "prior": 1.0} | LEARNED
+            {"name": "linear"}, classifier={"head": "fresh", "prior": 1.0} | LEARNED
         ),
     ),
     "oltr": OLTR,

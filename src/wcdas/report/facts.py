@@ -14,6 +14,7 @@ from wcdas.losses import LOSSES
 from wcdas.methods import METHODS
 from wcdas.report.record import Record
 from wcdas.run.automatic import PRETRAINED, trained_on
+from wcdas.run.spec import SelectionConfig
 
 MEASURED = 3  # test images of a class, below which its accuracy says nothing
 FAR_BELOW = 0.20  # the mean over classes
@@ -127,7 +128,7 @@ def facts_of(record: Record, baseline: Record | None) -> Facts:
         epochs=stages[first]["epochs"] if lines else 0,
         train_accuracy=lines[-1].get("train_accuracy") if lines else None,
         late_fall=_late_fall([line["loss"] for line in lines]),
-        images=trained_on(counts, run["selection"]["holdout"], holdout),
+        images=trained_on(counts, SelectionConfig(**run["selection"]), holdout),
         batch=max((stage.get("batch_size", 0) for stage in stages.values()), default=0),
         warned=bool(record.warnings),
         failing=tuple(failing_classes(record)),

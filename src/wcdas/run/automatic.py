@@ -21,7 +21,7 @@ from wcdas.data.canvas import bytes_needed
 from wcdas.data.dataset import Dataset, FeatureVectors, StoredImages
 from wcdas.data.split import held_out_counts
 from wcdas.groups import FEW
-from wcdas.run.spec import Config, Table
+from wcdas.run.spec import Config, SelectionConfig, Table
 from wcdas.threads import choose_threads
 
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
@@ -232,8 +232,7 @@ def fits(dataset: Dataset, config: Config, device: torch.device, at_a_time: int)
 
 def single_step(config: Config, dataset: Dataset) -> list[str]:
     """Say where an epoch is a single step, with a batch size that makes it four or more."""
-    holdouts = config.selection.holdout, config.calibration.holdout
-    images = trained_on(dataset.class_counts, *holdouts)
+    images = trained_on(dataset.class_counts, config.selection, config.calibration.holdout)
     batches = [stage.batch_size for stage in config.stages.values() if stage.trains != "nothing"]
     batch = max(batches, default=0)
     smaller = smaller_batch(images, batch)
@@ -254,8 +253,8 @@ def smaller_batch(images: int, batch: int) -> int | None:
     return max(2, 1 << (images // 4).bit_length() >> 1)
 
 
-def trained_on(class_counts: Tensor, selection: float, calibration: float) -> int:
-    """Count the training images that are left when these shares are held out."""
-    left = class_counts - held_out_counts(class_counts, selection, smallest=2)
+def trained_on(class_counts: Tensor, selection: SelectionConfig, calibration: float) -> int:
+    """Count the training images that are left when these are held out."""
+    left = class_counts - held_out_counts(class_counts, selection.holdout, **selection.bounds)
     left = left - held_out_counts(left, calibration, smallest=FEW)
     return int(left.sum())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor
 
 from wcdas.data.augment import create_augmentation
@@ -35,7 +36,13 @@ class Batches:
         # The learned sampler needs a balanced batch beside its own.
         beside = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
         beside = stage.second_sampler or beside
-        self.second = create_sampler(beside, labels, num_classes) if beside else None
+        self.second, self.beside = None, self.kept
+        if run.method.meta_images:
+            with_some = run.dataset.train.labels[run.selection].unique()
+            self.beside = torch.cat([run.selection, self.kept[~torch.isin(labels, with_some)]])
+        if beside:
+            labels = run.dataset.train.labels[self.beside]
+            self.second = create_sampler(beside, labels, num_classes)
         batches = whole_batches(self.kept, stage.batch_size, run.ranks.world)
         self.steps, self.batch_size = len(batches), len(batches[0])
         views = run.method.views if stage.trains == "all" else ()
@@ -58,21 +65,28 @@ class Batches:
             self.sampler.begin_epoch()
         order = self.sampler.sequence(stream(self.seed, Purpose.ORDER), epoch, self.epochs)
         views = len(self.loaders) - 1 - (self.second is not None)
-        plans = [(order, stream(self.seed, epoch))]
-        plans += [(order, stream(self.seed, Purpose.VIEWS, i, epoch)) for i in range(views)]
+        images = self.kept[order]
+        plans = [(images, stream(self.seed, epoch))]
+        plans += [(images, stream(self.seed, Purpose.VIEWS, i, epoch)) for i in range(views)]
         if self.second is not None:
-            order = self.second.sequence(stream(self.seed, Purpose.SECOND), epoch, self.epochs)
-            plans.append((order, stream(self.seed, Purpose.SECOND, epoch)))
+            plans.append((self._beside(epoch), stream(self.seed, Purpose.SECOND, epoch)))
         pairs = list(zip(self.loaders, plans, strict=True))
         if self.is_resident:
-            for loader, (order, key) in pairs:
-                loader.begin(self.kept[order], key, start)
+            for loader, (images, key) in pairs:
+                loader.begin(images, key, start)
         else:
-            self.iterators = [
-                loader.epoch(self.kept[order], key, start) for loader, (order, key) in pairs
-            ]
+            self.iterators = [loader.epoch(images, key, start) for loader, (images, key) in pairs]
         if self.mixing is not None:
             self.mixing.begin(stream(self.seed, epoch))
+
+    def _beside(self, epoch: int) -> Tensor:
+        """The images of an epoch's second batches: where they are fewer than those that are trained
+        on, their sampler goes round several times."""
+        assert self.second is not None
+        rounds, key = -(-len(self.kept) // len(self.beside)), stream(self.seed, Purpose.SECOND)
+        turns = range(epoch * rounds, (epoch + 1) * rounds)
+        orders = [self.second.sequence(key, turn, self.epochs * rounds) for turn in turns]
+        return self.beside[torch.cat(orders)[: len(self.kept)]]
 
     def prepare(self, step: int) -> None:
         """Before a step after the first of an epoch: augment what it reads, where that is due."""

@@ -41,7 +41,7 @@ class TrainingRun:
         folder: where everything goes.
         ranks: this process's place among all.
         kept: the training images that are trained on.
-        selection: those that the method chooses on.
+        selection: those that the method chooses on, or has as meta images.
         held_out: those that the temperature is fitted on.
     """
 
@@ -115,9 +115,8 @@ def build_run(
         "memory_format": memory_format,
     }
     everything = torch.arange(len(dataset.train))
-    rest, selection = _hold_out(
-        config, dataset, everything, config.selection.holdout, Purpose.SELECTION, smallest=2
-    )
+    share, bounds = config.selection.holdout, config.selection.bounds
+    rest, selection = _hold_out(config, dataset, everything, share, Purpose.SELECTION, **bounds)
     kept, held_out = _hold_out(config, dataset, rest, config.calibration.holdout, Purpose.HOLDOUT)
     check_stages(config, method)
     check_data(config, dataset, kept, ranks)
@@ -125,7 +124,7 @@ def build_run(
         raise InputError(
             f"{config.method} chooses on training images that no stage sees, and there are "
             f"none (selection.holdout is {config.selection.holdout:g}); expected a share above "
-            "0 and a class of two images or more"
+            f"0 and a class of {config.selection.smallest} images or more"
         )
     return TrainingRun(
         config, method, dataset, model, loading, folder, ranks, kept, selection, held_out

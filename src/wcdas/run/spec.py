@@ -254,6 +254,13 @@ class AugmentConfig:
         "mirrored images in training; of one's own images [they decide](data.md#mirrored-images)",
         of_images=True,
     )
+    rotation: float = key(
+        0.0,
+        "largest angle of a random rotation in degrees, by every policy but `none`",
+        at_least=0,
+        at_most=180,
+        of_images=True,
+    )
     erase: float = key(
         0.0, "probability of random erasing, by every policy but `none`", at_least=0, of_images=True
     )
@@ -279,11 +286,18 @@ class CalibrationConfig:
 class SelectionConfig:
     holdout: float = key(
         0.0,
-        "share of every class with two images or more kept out of training, for what a method "
-        "chooses, such as τ",
+        "share of every class kept out of training, one image at least, for what a method chooses, "
+        "such as τ, or learns on",
         at_least=0,
         below=0.5,
     )
+    smallest: int = key(2, "classes with fewer images keep them all", at_least=2)
+    most: int = key(0, "the most that it takes of a class; 0 is no limit", at_least=0)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """What limits the share."""
+        return {"smallest": self.smallest, "most": self.most}
 
 
 @dataclass(frozen=True)

@@ -203,8 +203,8 @@ class StageTraining:
 
     def learned(self) -> list[Tensor]:
         """All that must stay finite."""
-        psi = [self.sampler.logits] if isinstance(self.sampler, MetaSampler) else []
-        return [*self.model.parameters(), *psi]
+        weights = [self.sampler.w] if isinstance(self.sampler, MetaSampler) else []
+        return [*self.model.parameters(), *weights]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -60,6 +60,7 @@ class Step(nn.Module):
                 self.progress,
                 self.lr,
                 AMP.get(self.amp, torch.float32),
+                self.log_prior,
             )
             loss = self.training_step(self.model, batch, state)
             self._check(loss)
