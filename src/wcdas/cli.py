@@ -497,12 +497,12 @@ def paper(
         Path | None, option("DIR", "The paper's datasets.  [default: $WCDAS_DATA]")
     ] = None,
     device: Device = "auto",
-    measured: Annotated[
-        Path | None, option("DIR", "A folder of --mode real; quick mode shows its numbers.")
-    ] = None,
     runs: Annotated[
         list[Path] | None,
         option("DIR", "Runs of your own, for label-awareness; may be given several times."),
+    ] = None,
+    measured: Annotated[
+        Path | None, option("DIR", "A folder of --mode real; quick mode shows its numbers.")
     ] = None,
 ) -> None:
     """Check the paper's equations, theorems, figures and tables.
@@ -533,8 +533,8 @@ def paper(
         mode=mode,
         data_root=data_root,
         device=device,
-        measured=measured,
         runs=runs or [],
+        measured=measured,
         console=screen,
     )
     if not everything and not resume:

@@ -19,7 +19,6 @@ from wcdas.paper.tables import (
     totals,
     verdict,
 )
-from wcdas.run import read_recipe
 
 TABLES = [f"table-{number}" for number in (1, 2, 3, 4, 6, 7, 8)]
 
@@ -124,22 +123,6 @@ def test_hyper_parameters(found, changed):
     finding = changed("table-5", read_toml=lambda name: printed)
     assert finding.verdict == Verdict.REFUTED
     assert "0.3 printed, 0.2 in paper-wcdas-inat2018" in finding.sentence
-
-
-def test_batch_sizes_are_told_and_decide_nothing(found, changed):
-    recipes = {name: read_recipe(name) for name in read_toml("tables/table-5.toml")}
-    of_recipes = {n: r["stages"]["representation"]["batch_size"] for n, r in recipes.items()}
-    printed = read_toml("tables/table-5.toml")
-    for name, row in printed.items():
-        row["batch_size"] = of_recipes[name]
-    finding = changed("table-5", read_toml=lambda name: printed)
-    assert "instead of" not in finding.sentence.partition("Batch sizes")[2]
-    printed["paper-wcdas-imagenet-lt"]["batch_size"] = 17
-    finding = changed("table-5", read_toml=lambda name: printed)
-    told = f"ImageNet-LT {of_recipes['paper-wcdas-imagenet-lt']} instead of 17"
-    assert told in finding.sentence
-    assert finding.verdict == found("table-5").verdict
-    assert finding.tables[0].columns[-1] == "batch size"
 
 
 def test_totals_are_checked_by_hand():

@@ -69,8 +69,8 @@ def run_paper(
     mode: str = "quick",
     data_root: str | Path | None = None,
     device: str = "auto",
-    measured: str | Path | None = None,
     runs: Sequence[str | Path] = (),
+    measured: str | Path | None = None,
     console: Console | None = None,
 ) -> PaperRun:
     """Judge claims of the paper and write a page with their verdicts.
@@ -83,8 +83,8 @@ def run_paper(
         mode: "quick" trains a small network on the digits, "real" follows the paper.
         data_root: where the paper's datasets lie; $WCDAS_DATA without it.
         device: auto, cpu, cuda or cuda:N.
-        measured: the folder of a real mode, whose numbers quick mode shows.
         runs: folders with runs of one's own, which label-awareness is judged by.
+        measured: the folder of a real mode, whose numbers quick mode shows.
         console: where progress is shown; None is silent.
     """
     asked = chosen(names, everything)
