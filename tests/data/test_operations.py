@@ -265,7 +265,7 @@ def test_all_images_or_those_that_change(kind, tiles, digits):
         assert done_to_all(images, changes).equal(apply_changes(images, changes))
     rows = [(name, magnitude_of(name, 20, 31, size)) for name in RAND_AUGMENT]
     changes = Choices(rows, size).changes(pair % len(rows), u[:, 1])
-    assert set(changes) == set(KINDS) - {"hue"}
+    assert set(changes) == set(KINDS) - {"hue", "blur"}
     assert done_to_all(images, changes).equal(apply_changes(images, changes))
     assert images.equal(before)
 
@@ -274,7 +274,9 @@ def test_images_larger_than_a_part(tiles):
     images = tiles(224, 16)
     weights = torch.rand(16, 3, generator=torch.Generator().manual_seed(0))
     weights[5] = torch.tensor([1.0, 0, 0])
-    found = apply_changes(images, {"blend": weights, "hue": weights[:, :1] / 2 - 0.5})
-    for image, weight, result in zip(images, weights, found, strict=True):
-        changes = {"blend": weight[None], "hue": weight[None, :1] / 2 - 0.5}
+    sigma = torch.linspace(0, 2, 16)[:, None]  # the first is left as it is
+    changes = {"blend": weights, "hue": weights[:, :1] / 2 - 0.5, "blur": sigma}
+    found = apply_changes(images, changes)
+    for image, weight, blur, result in zip(images, weights, sigma, found, strict=True):
+        changes = {"blend": weight[None], "hue": weight[None, :1] / 2 - 0.5, "blur": blur[None]}
         assert done_to_all(image[None], changes)[0].equal(result)

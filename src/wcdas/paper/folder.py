@@ -16,8 +16,7 @@ from wcdas.errors import InputError, unknown
 from wcdas.files import write_synced
 from wcdas.paper import CLAIMS
 from wcdas.paper.claim import Finding, Setting, Table, Verdict
-from wcdas.run import check_free
-from wcdas.run.origin import source
+from wcdas.run import check_free, source
 
 MODES = ("quick", "real")
 

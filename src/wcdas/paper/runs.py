@@ -22,10 +22,8 @@ from wcdas.errors import InputError, WorkError
 from wcdas.interrupt import signals_held
 from wcdas.paper.claim import Setting
 from wcdas.processes import choose_device, end_with_parent
-from wcdas.run import RunFolder
-from wcdas.run.recipes import read_settings
-from wcdas.run.settings import read_own, remembered
-from wcdas.sweeps.results_file import given_settings, select
+from wcdas.run import RunFolder, read_own, read_settings, remembered
+from wcdas.sweeps import given_settings, select
 
 STAND_IN = "digits-lt"
 HEADS_WITH_RHO = ("wcdas", "wndas")
