@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning import losses as reference
@@ -41,6 +42,57 @@ def test_equal_to_pytorch_metric_learning(name, seed):
     torch.testing.assert_close(to_features, expected_features, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(to_weight, expected_weight.mT, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(head(features), other.get_logits(features), rtol=1e-6, atol=1e-9)
+
+
+def double(cosine):
+    """ψ of m = 2 in the Caffe layers of L-Softmax and SphereFace."""
+    return 2 * np.sign(cosine) * cosine**2 - 1
+
+
+def quadruple(cosine):
+    """ψ of m = 4 there."""
+    sign_3 = np.sign(cosine) * np.sign(2 * cosine**2 - 1)
+    return sign_3 * (8 * cosine**4 - 8 * cosine**2 + 1) + 2 * np.sign(cosine) + sign_3 - 3
+
+
+def shifted(cosine):
+    """cos(θ + 0.5) in insightface, which goes on as a line beyond θ + 0.5 = π."""
+    inside = cosine * math.cos(0.5) - np.sqrt(1 - cosine**2) * math.sin(0.5)
+    line = cosine - 0.5 * math.sin(math.pi - 0.5)
+    return np.where(cosine > math.cos(math.pi - 0.5), inside, line)
+
+
+@pytest.mark.parametrize(
+    ("name", "margin", "psi", "annealing"),
+    [
+        ("l-softmax", 2, double, 3.0),
+        ("l-softmax", 4, quadruple, 3.0),
+        ("sphereface", 4, quadruple, 5.0),
+        ("am-softmax", 0.35, lambda cosine: cosine - 0.35, 0.0),
+        ("arcface", 0.5, shifted, 0.0),
+    ],
+)
+def test_as_the_authors_code_has_them(name, margin, psi, annealing):
+    """The margin is in the label's logit; λ times all logits is added, and 1 + λ divides them."""
+    torch.manual_seed(0)
+    head = create_head(name, 16, 12, margin=margin).double()
+    features, labels = torch.randn(64, 16, dtype=torch.float64), torch.arange(64) % 12
+    features[:32] = 0.05 * features[:32] - head.weight.detach()[labels[:32]]  # θ near π
+    x, w = features.numpy(), head.weight.detach().numpy()
+    w_norm = np.linalg.norm(w, axis=1)
+    cosine = x @ w.T / np.linalg.norm(x, axis=1, keepdims=True) / w_norm
+    factor = {
+        "l-softmax": np.linalg.norm(x, axis=1, keepdims=True) * w_norm,
+        "sphereface": np.linalg.norm(x, axis=1, keepdims=True),
+        "am-softmax": 30.0,
+        "arcface": 64.0,
+    }[name]
+    own = np.eye(12, dtype=bool)[labels]
+    expected = np.where(own, psi(cosine), cosine) * factor
+    expected = (expected + annealing * cosine * factor) / (1 + annealing)
+    if annealing:
+        head.annealing.fill_(annealing)
+    torch.testing.assert_close(head(features, labels), torch.from_numpy(expected))
 
 
 @pytest.mark.parametrize("name", ["l-softmax", "sphereface"])

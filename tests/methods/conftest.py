@@ -18,8 +18,8 @@ from wcdas.methods import METHODS
 Pixels = Callable[..., wcdas.Run]
 Textures = Callable[..., wcdas.Run]
 
-# Where margins have to come in, or pairs are contrasted, it takes longer.
-LONGER = ("l-softmax", "arcface", "t-vmf", "paco", "paco-wcdas")
+# Where a scale has to grow, or pairs are contrasted, it takes longer.
+LONGER = ("t-vmf", "paco", "paco-wcdas")
 # Without a head start a scale takes many epochs to grow.
 GROWN = ("wcdas", "wcdas-single", "wcdas-meta", "wndas", "wndas-single")
 

@@ -50,7 +50,7 @@ def test_the_first_batch_sets_the_scale():
     first, second = 30 * torch.randn(8, 4).double(), torch.randn(8, 4).double()
     step(model, first, y)
     scaled = model.head.feature_scale * first
-    assert scaled.square().sum(1).mean().item() == pytest.approx(5)
+    assert scaled.square().sum(1).mean().item() == pytest.approx(10 * 256 / 90)
     before = model.head.feature_scale.clone()
     step(model, second, y)
     assert model.head.feature_scale.equal(before)

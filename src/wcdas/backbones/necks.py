@@ -6,8 +6,6 @@ a narrow cone, with cosines near 1 between any two images. Batch norm centres th
 Like heads, necks compute in the precision of their parameters, whatever autocast says.
 """
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from wcdas.checks import check_whole, create
@@ -53,10 +51,18 @@ class LinearNeck(Neck):
             return self.norm(self.linear(features.to(self.linear.weight.dtype)))
 
 
-NECKS: dict[str, Callable[..., Neck]] = {
+class ReLUNeck(LinearNeck):
+    """A linear layer without bias, then batch norm and ReLU."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features).relu()
+
+
+NECKS: dict[str, type[Neck]] = {
     "none": Neck,
     "batch-norm": BatchNormNeck,
     "linear": LinearNeck,
+    "linear-relu": ReLUNeck,
 }
 
 
@@ -66,9 +72,10 @@ def create_neck(name: str, in_features: int, features: int = 0) -> Neck:
     In training it takes batches of two samples or more, as batch norm does.
 
     Args:
-        name: `none`, `batch-norm`, or `linear`: a linear layer without bias, then batch norm.
+        name: `none`, `batch-norm`, `linear`: a linear layer without bias, then batch norm, or
+            `linear-relu`: the same, then ReLU.
         in_features: length of a feature vector.
-        features: length of what comes out of a linear neck; 0 is as long as what goes in.
+        features: length of what comes out of a linear layer; 0 is as long as what goes in.
 
     Example:
         >>> neck = create_neck("linear", in_features=64, features=128)
@@ -85,7 +92,7 @@ def check_neck(name: str, features: int) -> None:
     if name not in NECKS:
         raise unknown("neck", name, NECKS)
     check_whole("features", features, at_least=0)
-    if features and name != "linear":
+    if features and not issubclass(NECKS[name], LinearNeck):
         raise ValueError(
             f"features is {features}, but a neck {name!r} gives as many as it gets; leave it out, "
             "or take the neck 'linear'"

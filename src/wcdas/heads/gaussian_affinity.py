@@ -7,6 +7,10 @@ from wcdas.checks import check_positive, check_whole
 from wcdas.heads.base import Head
 from wcdas.heads.functional.arithmetic import matmul
 
+# ‖x‖²/σ in the one public code for CIFAR, `cnn_cifar_affinity.py` of koshian2/affinity-loss: batch
+# norm makes 256 features of unit variance, and σ is 90.
+SQUARED_LENGTH = 256 / 90
+
 
 class GaussianAffinityHead(Head):
     """z_j = −‖s·x − w_j‖²/σ, the logarithm of the affinity d_j = exp(−‖s·x − w_j‖²/σ).
@@ -19,7 +23,8 @@ class GaussianAffinityHead(Head):
         in_features: length of a feature vector.
         num_classes: number of classes.
         sigma: σ, the spread of a class.
-        feature_scale: s. Left out, it is 1 until training fits it; the paper has none.
+        feature_scale: s. Left out, it is 1 until training fits it; the paper has none, and a σ for
+            every network instead.
         prototypes: of a class.
 
     Hayat et al., "Gaussian Affinity for Max-Margin Class Imbalanced Learning", 2019
@@ -62,11 +67,11 @@ class GaussianAffinityHead(Head):
 
     @torch.no_grad()
     def fit_scale(self, squared_length: Tensor) -> None:
-        """Bring features of this mean squared length to σ/2, where the affinity is steepest.
+        """Bring features of this mean squared length to 256/90 ≈ 2.8 times σ.
 
         Only the first call counts, and none where a scale is given.
         """
-        fitted = (self.sigma / 2 / squared_length.clamp_min(1e-12)).sqrt()
+        fitted = (SQUARED_LENGTH * self.sigma / squared_length.clamp_min(1e-12)).sqrt()
         self.feature_scale.copy_(torch.where(self.scale_is_set, self.feature_scale, fitted))
         self.scale_is_set.fill_(True)
 

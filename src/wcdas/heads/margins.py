@@ -38,7 +38,8 @@ class AMSoftmaxHead(MarginHead, AngularHead):
         in_features: length of a feature vector.
         num_classes: number of classes.
         margin: m, 0.35 in both papers.
-        scale: s, 30 in Wang et al., 64 in CosFace; or "trainable".
+        scale: s, 30 in Wang et al. (`prototxt/face_train_test.prototxt` of happynear/AMSoftmax), 64
+            in CosFace; or "trainable".
         scale_init: where a trainable s starts, in place of where `start` has it.
         start: of a trainable s: "auto", or "paper" for softplus(0) + 1 ≈ 1.69.
 
@@ -91,15 +92,17 @@ class AnnealedMarginHead(MarginHead):
 class ArcFaceHead(AnnealedMarginHead, AngularHead):
     """z_y = s·cos(θ_y + m), z_j = s·cos θ_j otherwise.
 
-    Where θ_y + m > π the cosine would rise again; there it is cos θ_y − m·sin m, as is usual. The
+    Where θ_y + m > π the cosine would rise again; there it is cos θ_y − m·sin m, as in the authors'
+    public code (`recognition/arcface_torch/losses.py` of deepinsight/insightface) until December
+    2022. Since then that code lets it rise, and takes the gradient of cos θ_y for its own. The
     buffer `annealing` holds the λ of (λ cos θ_y + cos(θ_y + m)) / (1 + λ), 0 unless training sets
     it.
 
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
-        margin: m in radians, 0.5 in the paper.
-        scale: s, 64 in the paper; or "trainable".
+        margin: m in radians, 0.5 in the paper and in the code.
+        scale: s, 64 in the paper and in the code; or "trainable".
         scale_init: where a trainable s starts, in place of where `start` has it.
         start: of a trainable s: "auto", or "paper" for softplus(0) + 1 ≈ 1.69.
 
@@ -168,7 +171,8 @@ class LSoftmaxHead(MultiplicativeMarginHead):
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
-        margin: m, a whole number of at least 1; 4 is the paper's best on CIFAR.
+        margin: m, a whole number of at least 1; in the authors' code 2 for CIFAR and 4 for MNIST
+            (`myexamples` of wy1iu/LargeMargin_Softmax_Loss).
 
     Liu et al., "Large-Margin Softmax Loss for Convolutional Neural Networks", 2016
     (arXiv:1612.02295).
@@ -193,7 +197,8 @@ class SphereFaceHead(MultiplicativeMarginHead):
     Args:
         in_features: length of a feature vector.
         num_classes: number of classes.
-        margin: m, a whole number of at least 1; 4 in the paper.
+        margin: m, a whole number of at least 1; 4 in the paper and in the authors' code
+            (`train/code/sphereface_model.prototxt` of wy1iu/sphereface).
 
     Liu et al., "SphereFace: Deep Hypersphere Embedding for Face Recognition", 2017
     (arXiv:1704.08063).

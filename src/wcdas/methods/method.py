@@ -105,16 +105,26 @@ REPRESENTATION = {"trains": "all", "sampler": "instance-balanced", "epochs": 90,
 CLASSIFIER = {"trains": "classifier", "sampler": "class-balanced", "epochs": 30, "lr": 0.2}
 
 
-def one_stage(head: Table, representation: Table = NOTHING) -> dict[str, Any]:
+def one_stage(
+    head: Table, representation: Table = NOTHING, *, neck: str = "none"
+) -> dict[str, Any]:
     """The defaults of a method that trains all at once; `representation` changes the stage."""
-    return {"head": head, "stages": {"representation": {**REPRESENTATION, **representation}}}
+    return {
+        "head": head,
+        "neck": {"name": neck},
+        "stages": {"representation": {**REPRESENTATION, **representation}},
+    }
 
 
 def two_stages(
-    head: Table, representation: Table = NOTHING, classifier: Table = NOTHING
+    head: Table,
+    representation: Table = NOTHING,
+    classifier: Table = NOTHING,
+    *,
+    neck: str = "none",
 ) -> dict[str, Any]:
     """The same with the classifier trained on after it."""
-    defaults = one_stage(head, representation)
+    defaults = one_stage(head, representation, neck=neck)
     defaults["stages"]["classifier"] = {**CLASSIFIER, **classifier}
     return defaults
 
@@ -131,7 +141,7 @@ class Method:
     Args:
         summary: what it is, in a line.
         paper: where it comes from.
-        defaults: the table of a recipe: `head` and `stages`, in the order they run.
+        defaults: the table of a recipe: `head`, `neck` and `stages`, in the order they run.
         reported: numbers that its own paper reports, with dataset and network.
         options: the names and default values of what the hooks take from the `options` table.
         views: augmentations of further versions of every image, in stages that train all.

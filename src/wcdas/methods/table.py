@@ -1,4 +1,4 @@
-"""All methods: those with code by the name of their constant, the others a table each."""
+"""All methods: those with a file of their own by the name of their constant, others as a table."""
 
 from wcdas.methods.center_loss import CENTER_LOSS
 from wcdas.methods.decoupling import NCM, TAU_NORM
@@ -6,6 +6,7 @@ from wcdas.methods.equilibrium import EQUILIBRIUM
 from wcdas.methods.gaussian_affinity import GAUSSIAN_AFFINITY
 from wcdas.methods.hybrid_contrastive import HYBRID_CONTRASTIVE, HYBRID_CONTRASTIVE_WCDAS
 from wcdas.methods.ldam_drw import LDAM_DRW
+from wcdas.methods.margins import AM_SOFTMAX, ARCFACE, L_SOFTMAX, SPHEREFACE, T_VMF
 from wcdas.methods.meta_weight_net import META_WEIGHT_NET
 from wcdas.methods.method import Method, one_stage, two_stages
 from wcdas.methods.oltr import OLTR
@@ -14,10 +15,6 @@ from wcdas.methods.ride import RIDE, RIDE_WCDAS
 from wcdas.methods.sade import SADE, SADE_WCDAS
 
 LEARNED = {"sampler": "meta", "sampler_options": {"lr": 0.01}}
-# λ to 0 as in the authors' CIFAR-10 example of L-Softmax, over 20,000 iterations.
-TO_ZERO = {"base": 1000.0, "gamma": 0.000025, "power": 35.0, "iterations": 20_000}
-# λ to 5, the schedule of SphereFace's authors, over their 28,000 iterations.
-TO_FIVE = {"base": 1000.0, "gamma": 0.12, "power": 1.0, "minimum": 5.0, "iterations": 28_000}
 
 METHODS: dict[str, Method] = {
     "softmax": Method(
@@ -88,39 +85,11 @@ METHODS: dict[str, Method] = {
         paper="Han, 2023, Equation 2",
         defaults=one_stage({"name": "cosine", "start": "paper"}),
     ),
-    "l-softmax": Method(
-        summary="angle to the own class times m = 4, λ from 1,000 to 0, two stages",
-        paper="Liu et al., 2016 (arXiv:1612.02295)",
-        reported="none on these data; by Han, 2023, CIFAR-100-LT IF 100, ResNet-32: 51.3",
-        defaults=two_stages({"name": "l-softmax", "margin": 4}, {"annealing": TO_ZERO}),
-    ),
-    "am-softmax": Method(
-        summary="cos θ − 0.35 for the own class, s = 30, two stages",
-        paper="Wang et al., 2018 (arXiv:1801.05599)",
-        reported="none on these data; by Han, 2023, CIFAR-100-LT IF 100, ResNet-32: 50.1",
-        defaults=two_stages({"name": "am-softmax", "margin": 0.35, "scale": 30.0}),
-    ),
-    # The authors' networks end in features around zero. Those of a ResNet are positive, all in one
-    # narrow cone, where the whole margin from the first step on draws every feature and every
-    # weight to one direction, at which the loss stays. So the margin grows as the network learns.
-    "arcface": Method(
-        summary="cos(θ + 0.5) for the own class, s = 64, λ from 1,000 to 0, two stages",
-        paper="Deng et al., 2019 (arXiv:1801.07698)",
-        defaults=two_stages(
-            {"name": "arcface", "margin": 0.5, "scale": 64.0}, {"annealing": TO_ZERO}
-        ),
-    ),
-    "sphereface": Method(
-        summary="angle to the own class times m = 4, unit weights, λ from 1,000 to 5, two stages",
-        paper="Liu et al., 2017 (arXiv:1704.08063)",
-        defaults=two_stages({"name": "sphereface", "margin": 4}, {"annealing": TO_FIVE}),
-    ),
-    "t-vmf": Method(
-        summary="heavy-tailed von Mises–Fisher similarity, κ = 16, two stages",
-        paper="Kobayashi, 2021 (CVPR)",
-        reported="none on these data; by Han, 2023, CIFAR-100-LT IF 100, ResNet-32: 50.3",
-        defaults=two_stages({"name": "t-vmf", "kappa": 16.0, "start": "paper"}),
-    ),
+    "l-softmax": L_SOFTMAX,
+    "am-softmax": AM_SOFTMAX,
+    "arcface": ARCFACE,
+    "sphereface": SPHEREFACE,
+    "t-vmf": T_VMF,
     "wndas": Method(
         summary="wrapped Normal head, a concentration for every class, two stages",
         paper="Han, 2023 (ICML)",

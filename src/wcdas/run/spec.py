@@ -242,7 +242,9 @@ class BackboneConfig:
 @dataclass(frozen=True)
 class NeckConfig:
     name: str = key(
-        "none", "what stands between the pooled features and the head: `wcdas list necks`"
+        "none",
+        "what stands between the pooled features and the head: `wcdas list necks`; some methods "
+        "have one by themselves",
     )
     features: int = key(0, "features that a linear neck gives; 0 is as many as it gets", at_least=0)
 
@@ -540,7 +542,7 @@ def _check_backbone(config: Config) -> None:
     if neck.name != "none" and not trained:
         raise InputError(
             f"neck.name is {neck.name!r}, but no stage trains it; expected a stage with "
-            "trains = 'all', or leave the neck out"
+            "trains = 'all', or neck.name = 'none'"
         )
     for key, value in {"drop_path": backbone.drop_path, "lora": backbone.lora}.items():
         if value and (config.frozen or not trained):
