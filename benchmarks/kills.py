@@ -104,16 +104,16 @@ def left() -> dict[int, str]:
     return found
 
 
-def is_early(pid: int, number: int) -> bool:
-    """Whether a process would just die of a signal, as Python does until it runs any code of ours;
-    PyTorch comes later."""
+def is_early(pid: int) -> bool:
+    """Whether a process does not listen yet, as Python before it runs any code of ours: PyTorch
+    comes later, and Python by itself leaves SIGTERM to the system."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         loaded = Path(f"/proc/{pid}/maps").read_text()
     except OSError:
         return False
     masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt", "SigIgn"))]
-    return "libtorch" not in loaded and not any(mask >> (number - 1) & 1 for mask in masks)
+    return "libtorch" not in loaded and not any(mask >> (signal.SIGTERM - 1) & 1 for mask in masks)
 
 
 def wait_for_all() -> bool:
@@ -148,7 +148,8 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         except subprocess.TimeoutExpired:
             pass
         there = left()
-        early = number != signal.SIGKILL and is_early(process.pid, number)
+        speaks = [pid for pid in there if there[pid] == "0"] if kind.ranks else [process.pid]
+        early = number != signal.SIGKILL and any(map(is_early, speaks))
         several = [pid for pid, rank in there.items() if rank]
         chosen = list(there) if whom == "group" else [process.pid]
         if whom == "rank" and several:
@@ -159,14 +160,13 @@ def kill(kind: Kind, folder: Path, draw: random.Random, said: Path) -> tuple[str
         wrong = [] if wait_for_all() else ["processes left"]
         status = process.wait() if not wrong else None
     text = said.read_text(errors="replace")
-    if early and not kind.ranks and status == -number and not text:
+    lines = [line for line in text.splitlines() if line.startswith("wcdas: ")]
+    if early and not lines and (kind.ranks or status == -number):
         return f"{how} before it listens", wrong
     if status == 0 or models_in(folder) == kind.models:  # it was done already
         return how, wrong
-    speaks = [pid for pid in there if there[pid] == "0"] if kind.ranks else [process.pid]
     if not speaks or (number == signal.SIGKILL and speaks[0] in chosen):
         return how, wrong
-    lines = [line for line in text.splitlines() if line.startswith("wcdas: ")]
     if len(lines) != 1 or not re.search(r"go on with|same command|whole", lines[0]):
         wrong.append(f"{len(lines)} lines")
     if not kind.ranks:  # torchrun says and returns what it likes
