@@ -168,7 +168,10 @@ def test_output_folders(refused, command, tmp_path):
         ("--set backbone.name=resnet23", "unknown backbone 'resnet23'; did you mean"),
         ("--set backbone.name=nope", "unknown backbone 'nope'; see `wcdas list backbones`"),
         ("--set backbone.weights=no.pth", "weights file 'no.pth' does not exist"),
-        ("--set neck.name=linar", "neck: unknown neck 'linar'; did you mean 'linear'?"),
+        (
+            "--set neck.name=linar",
+            "neck: unknown neck 'linar'; did you mean 'linear' or 'linear-relu'?",
+        ),
         ("--set neck.features=8", "neck: features is 8, but a neck 'none' gives as many as it"),
         ("--set neck=linear", "neck is 'linear'; expected a table"),
         ("--set head.name=wcda", "unknown head 'wcda'; did you mean 'wcdas'"),

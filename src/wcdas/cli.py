@@ -307,10 +307,16 @@ def evaluate(
         prior, logit_adjustment, tau_norm, max_norm, temperature, aggregate_experts
     )
     options = data_settings(settings)
-    with console().status("evaluating"):
-        metrics = evaluate_run(
-            run, data, correction, device=device, workers=workers, skip_bad=skip_bad, **options
-        )
+    metrics = evaluate_run(
+        run,
+        data,
+        correction,
+        device=device,
+        workers=workers,
+        skip_bad=skip_bad,
+        console=console(stderr=True),
+        **options,
+    )
     if as_json:
         print(json.dumps(metrics))
     else:

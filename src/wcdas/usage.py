@@ -182,12 +182,14 @@ def _count(text: str | int) -> int:
     return count
 
 
-def console() -> "Console":
+def console(stderr: bool = False) -> "Console":
     """Return where a command prints; the processes of torchrun but for the first are silent."""
     from rich.console import Console
 
     quiet, wide = os.environ.get("RANK", "0") != "0", width() is None
-    return Console(soft_wrap=wide, highlight=False, markup=False, emoji=False, quiet=quiet)
+    return Console(
+        stderr=stderr, soft_wrap=wide, highlight=False, markup=False, emoji=False, quiet=quiet
+    )
 
 
 def width() -> int | None:

@@ -261,6 +261,7 @@ def test_ctrl_c_keeps_the_features_and_leaves_no_run(folder, network, tmp_path, 
         real(store, digests, features)
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(frozen, "images_at_a_time", lambda size, device: 4)
     monkeypatch.setattr(frozen.FeatureStore, "add", add)
     with pytest.raises(wcdas.WorkError, match="stopped; the features so far are kept"):
         train(folder, tmp_path / "run", network)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from wcdas.deploy.model import Source, dataset_for, load, run_split
 from wcdas.deploy.output import aside, check_file
 from wcdas.errors import InputError
 from wcdas.processes import Ranks, choose_device
-from wcdas.run.console import tell
+from wcdas.run.console import busy, tell
 from wcdas.run.frozen import compute_features, freeze
 from wcdas.run.recipes import Settings, read_settings
 from wcdas.run.settings import read_request
@@ -66,14 +65,14 @@ def embed(
         )
     else:
         _refuse(given, f"{run} is trained, and takes data.… alone, such as data.root=DIR")
-        with nullcontext() if console is None else console.status("computing features"):
+        with busy(console, "reading the data"):
             model = load(run, device)
             dataset = dataset_for(model, Path(run), data, options, skip_bad)
-            features = {
-                name: run_split(model, split, workers)[0]
-                for name, split in (("train", dataset.train), ("test", dataset.test))
-                if len(split)
-            }
+        features = {
+            name: run_split(model, split, workers, console, f"{name} features")[0]
+            for name, split in (("train", dataset.train), ("test", dataset.test))
+            if len(split)
+        }
     table = pa.concat_tables(_table(dataset, name, vectors) for name, vectors in features.items())
     # As Hugging Face `datasets` stores the names of the classes.
     label = {"names": dataset.class_names, "_type": "ClassLabel"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from wcdas.data import HuggingFace
@@ -22,6 +23,7 @@ from wcdas.evaluation.posthoc import adjust_logits, max_norm
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.experts import ExpertsHead
 from wcdas.rng import permutation, stream
+from wcdas.run.console import busy
 from wcdas.run.folder import RunFolder
 
 # Of learning the experts' weights, the authors'.
@@ -70,6 +72,7 @@ def evaluate_run(
     device: str = "auto",
     workers: int = 0,
     skip_bad: bool = False,
+    console: Console | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Measure a trained run on its own test set, or on that of another dataset.
@@ -81,6 +84,7 @@ def evaluate_run(
         device: auto, cpu, cuda or cuda:N.
         workers: processes that decode images; 0 is none.
         skip_bad: leave unreadable images out.
+        console: where progress is shown; None is silent.
         options: those of `open_dataset`, such as root=DIR.
     """
     model = load(run, device)
@@ -94,7 +98,8 @@ def evaluate_run(
         model.prior(correction.prior)  # refused before any work
     if correction.aggregate_experts:
         experts_of(model)
-    dataset = dataset_for(model, Path(run), data, options, skip_bad)
+    with busy(console, "reading the data"):
+        dataset = dataset_for(model, Path(run), data, options, skip_bad)
     facts: dict[str, Any] = {
         "method": model.info.method,
         "dataset": dataset.name,
@@ -103,7 +108,7 @@ def evaluate_run(
     if correction.aggregate_experts:
         flip = not Path(run).is_dir() or RunFolder(Path(run)).read_run()["augment"]["flip"]
         facts["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()
-    logits = run_split(model, dataset.test, workers)[1]
+    logits = run_split(model, dataset.test, workers, console)[1]
     logits = model.calibrated(logits, correction.prior, correction.temperature)
     counts = torch.tensor(model.info.class_counts)
     if correction.logit_adjustment:

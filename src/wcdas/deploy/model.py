@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from rich.console import Console
 from torch import Tensor
 
 from wcdas.data import HuggingFace
@@ -29,7 +30,9 @@ from wcdas.errors import InputError
 from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.processes import choose_device
+from wcdas.run.console import ImageProgress
 from wcdas.run.folder import RunFolder, again, finished_runs
+from wcdas.run.inference import images_at_a_time, in_threads, memory_format
 from wcdas.run.model_file import ModelInfo, is_whole, load_model
 from wcdas.run.prediction import predict_split
 from wcdas.run.settings import full_path, same_data, short_name
@@ -50,6 +53,10 @@ class Model:
         self.device = choose_device(device)
         self.classifier, self.info = load_model(path)
         self.classifier.to(self.device)
+        size, backbone = self.info.input_size, self.classifier.backbone
+        self.memory_format = memory_format(backbone, size, self.device)
+        backbone.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+        self.batch_size = images_at_a_time(size, self.device)
 
     @property
     def class_names(self) -> list[str]:
@@ -83,10 +90,19 @@ class Model:
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (info.mean, info.std))
         return (pixels - mean) / std
 
-    @torch.no_grad()
     def logits(self, inputs: Tensor, prior: str | None = None) -> Tensor:
         """Logits of preprocessed inputs over the temperature, for another class prior if given."""
-        return self.calibrated(self.classifier(inputs.to(self.device)).float().cpu(), prior)
+        parts = inputs.split(self.batch_size)
+        several = in_threads(self._logits, parts, self.device)
+        found = torch.cat(list(several)) if len(parts) > 1 else self._logits(inputs)
+        return self.calibrated(found, prior)
+
+    @torch.no_grad()
+    def _logits(self, inputs: Tensor) -> Tensor:
+        inputs = inputs.to(self.device)
+        if inputs.dim() == 4:
+            inputs = inputs.contiguous(memory_format=self.memory_format)
+        return self.classifier(inputs).float().cpu()
 
     def calibrated(
         self, logits: Tensor, prior: str | None = None, temperature: float | None = None
@@ -218,11 +234,21 @@ def dataset_for(
     return replace(dataset, class_names=own, train=train, test=test)
 
 
-def run_split(model: Model, split: Split, workers: int) -> tuple[Tensor, Tensor]:
-    """(features, uncalibrated logits) of every image, on the CPU."""
-    loader = EvalLoader(split, batch_size=256, workers=workers, **loader_options(model))
-    with closing(loader):
-        return predict_split(model.classifier, loader)
+def run_split(
+    model: Model,
+    split: Split,
+    workers: int,
+    console: Console | None = None,
+    what: str = "evaluating",
+) -> tuple[Tensor, Tensor]:
+    """(features, uncalibrated logits) of every image, on the CPU; a console shows how many are
+    done."""
+    options = loader_options(model) | {"batch_size": model.batch_size, "workers": workers}
+    loader = EvalLoader(split, **options)
+    with closing(loader), ImageProgress(console, what, len(split)) as progress:
+        return predict_split(
+            model.classifier, loader, between=lambda: progress.computed(model.batch_size)
+        )
 
 
 def loader_options(model: Model) -> dict[str, Any]:
@@ -234,6 +260,7 @@ def loader_options(model: Model) -> dict[str, Any]:
         "mean": info.mean,
         "std": info.std,
         "device": model.device,
+        "memory_format": model.memory_format,
     }
 
 

@@ -23,6 +23,7 @@ from wcdas.processes import Ranks, spare_cores
 from wcdas.rng import Purpose, seeded, stream
 from wcdas.run.checks import check_data, check_stages
 from wcdas.run.folder import RunFolder
+from wcdas.run.inference import memory_format
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage, as_table
 
@@ -102,7 +103,6 @@ def build_run(
     else:
         mean, std = channel_statistics(dataset.train, channels, size, workers)
     model = model.to(ranks.device)
-    memory_format = _prepare_for_gpu(config, model, ranks)
     loading = {
         "size": size,
         "channels": channels,
@@ -112,7 +112,7 @@ def build_run(
         "device": ranks.device,
         "rank": ranks.rank,
         "world": ranks.world,
-        "memory_format": memory_format,
+        "memory_format": _prepare(config, model, ranks.device),
     }
     everything = torch.arange(len(dataset.train))
     share, bounds = config.selection.holdout, config.selection.bounds
@@ -176,17 +176,17 @@ def new_head(config: Config, dataset: Dataset, length: int) -> Head:
         return create_head(name, length, dataset.num_classes, counts, **config.head_options)
 
 
-def _prepare_for_gpu(config: Config, model: Classifier, ranks: Ranks) -> torch.memory_format:
-    """Put kernels in where there are some; convolutions of others want the channels last."""
-    if ranks.device.type != "cuda" or config.engine != "auto":
-        return torch.contiguous_format
-    for module in model.modules():
-        if isinstance(module, ResNet32):
-            fuse(module)
-    if isinstance(model.backbone, ResNet32):
-        return torch.contiguous_format
-    model.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return torch.channels_last
+def _prepare(config: Config, model: Classifier, device: torch.device) -> torch.memory_format:
+    """Put kernels in where there are some, and the filters in the faster format."""
+    if device.type == "cuda":
+        if config.engine != "auto":
+            return torch.contiguous_format
+        for module in model.modules():
+            if isinstance(module, ResNet32):
+                fuse(module)
+    chosen = memory_format(model.backbone, config.input_size, device)
+    model.backbone.to(memory_format=chosen)  # type: ignore[call-overload]
+    return chosen
 
 
 def _hold_out(

@@ -82,36 +82,43 @@ def _described(config: Config, name: str, stage: Stage) -> str:
     )
 
 
-class FeatureProgress(Progress):
-    """Progress of frozen features: a bar on a terminal, plain lines without one."""
+class ImageProgress(Progress):
+    """Progress of a network that looks at images: a bar on a terminal, plain lines without one.
 
-    def __init__(self, console: Console | None, images: int) -> None:
+    Args:
+        console: where it is shown; None is silent.
+        what: is done with them, in a word.
+        images: how many there are.
+    """
+
+    def __init__(self, console: Console | None, what: str, images: int) -> None:
         self._shown = console is not None and console.is_terminal
         super().__init__(
-            TextColumn("features"),
+            TextColumn(what),
             BarColumn(bar_width=10),
             TextColumn("{task.fields[facts]}"),
             console=console,
             disable=not self._shown,
             transient=True,
         )
-        self.told, self._images, self._found, self._computed = console, images, 0, 0
+        self.told, self._what, self._images = console, what, images
+        self._found = self._computed = 0
         self._start, self._lines = time.monotonic(), 0
         self._task = self.add_task("", total=images, facts="")
 
     def found(self, images: int) -> None:
-        """Count images whose features were stored."""
+        """Count images that need no look, since what is wanted was stored."""
         self._found += images
         self._show()
 
     def computed(self, images: int) -> None:
-        """Count images whose features were just computed."""
+        """Count images that were just looked at."""
         self._computed = min(self._computed + images, self._images - self._found)
         self._show()
 
     def summary(self) -> str:
-        """Say how many features there were before, and how long the others took."""
-        stored = f"features: {self._found:,} of {self._images:,} from the store"
+        """Say how many were stored, and how long the others took."""
+        stored = f"{self._what}: {self._found:,} of {self._images:,} from the store"
         if not self._computed:
             return stored
         return f"{stored}, {self._computed:,} computed in {clock(time.monotonic() - self._start)}"
@@ -126,7 +133,7 @@ class FeatureProgress(Progress):
         lines = done * LINES_PER_STAGE // self._images
         if not self._shown and self._computed and lines > self._lines:
             self._lines = lines
-            tell(self.told, f"features: {facts}")
+            tell(self.told, f"{self._what}: {facts}")
 
 
 def clock(seconds: float) -> str:

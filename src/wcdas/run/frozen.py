@@ -5,9 +5,7 @@ What it makes of them is the dataset that heads are trained on, and is kept for 
 
 import hashlib
 import json
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass
@@ -32,10 +30,10 @@ from wcdas.interrupt import number_of
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import Ranks, gather, largest
 from wcdas.rng import seeded, stream
-from wcdas.run.console import FeatureProgress, tell, warn
+from wcdas.run.console import ImageProgress, tell, warn
+from wcdas.run.inference import images_at_a_time, in_threads
 from wcdas.run.spec import Config, as_table, view_policy
 
-BATCH = {"cpu": 4, "cuda": 256}  # a CPU is fastest with maps that stay in its caches
 AT_A_TIME = 4096  # images of one loader, which holds those of one size decoded
 
 
@@ -137,7 +135,7 @@ def compute_features(
     several = f", {views} views of a training image" if views > 1 else ""
     told = f"{config.backbone.name} at {config.input_size} px, {frozen.channels:,} features"
     tell(console, f"frozen: {told}{several}")
-    progress = FeatureProgress(console, len(images.test) + views * len(images.train))
+    progress = ImageProgress(console, "features", len(images.test) + views * len(images.train))
     of_view = [View(i, frozen, ranks, workers, progress) for i in range(views)]
     network: Any = frozen.network
     network.to(ranks.device, memory_format=torch.channels_last)  # faster on a CPU too
@@ -177,7 +175,7 @@ class View:
         frozen: FrozenDataset,
         ranks: Ranks,
         workers: int,
-        progress: FeatureProgress,
+        progress: ImageProgress,
     ) -> None:
         config = frozen.config
         self.number, self.network = number, frozen.network
@@ -193,7 +191,7 @@ class View:
             **settings, size=config.input_size, mean=frozen.mean
         )
         self.loading = inputs | {
-            "batch_size": BATCH[ranks.device.type],
+            "batch_size": images_at_a_time(config.input_size, ranks.device),
             "device": ranks.device,
             "workers": workers,
             "memory_format": torch.channels_last,
@@ -239,25 +237,8 @@ class View:
         with closing(loader):
             inputs = loader.view(positions, self.augmentation, stream(0, self.number))
             batches = indices.split(self.loading["batch_size"])
-            yield from zip(batches, self._in_threads(inputs), strict=True)
-
-    def _in_threads(self, inputs: Iterable[Tensor]) -> Iterator[Tensor]:
-        """Every core computes a batch of its own: convolutions that share one wait for each other,
-        the longer the busier the machine is."""
-        cores = torch.get_num_threads()
-        count = cores if self.ranks.device.type == "cpu" else 1
-        one_core = partial(torch.set_num_threads, 1)  # of a thread, and of those to come
-        waiting: deque[Future[Tensor]] = deque()
-        try:
-            with ThreadPoolExecutor(count, initializer=one_core) as pool:
-                for images in inputs:
-                    waiting.append(pool.submit(self._features, images))
-                    if len(waiting) > count:
-                        yield waiting.popleft().result()
-                for future in waiting:
-                    yield future.result()
-        finally:
-            torch.set_num_threads(cores)
+            features = in_threads(self._features, inputs, self.ranks.device)
+            yield from zip(batches, features, strict=True)
 
     @torch.no_grad()
     def _features(self, images: Tensor) -> Tensor:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from wcdas.data.dataset import Split
-from wcdas.data.loader import EvalLoader
+from wcdas.data.loader import Batch, EvalLoader
 from wcdas.evaluation.metrics import evaluate
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
 from wcdas.run.build import TrainingRun
+from wcdas.run.inference import images_at_a_time, in_threads
 
 Between = Callable[[], object]
 
@@ -21,7 +22,6 @@ DIVERGED = (
 )
 
 
-@torch.no_grad()
 def predict_split(
     model: Classifier,
     loader: EvalLoader,
@@ -39,11 +39,15 @@ def predict_split(
     indices = [torch.zeros(0, dtype=torch.int64, device=device)]  # a process may have no image
     features = [torch.zeros(0, model.head.in_features, device=device)]
     logits = [torch.zeros(0, model.head.num_classes, device=device)]
-    for number, batch in enumerate(loader, 1):
+
+    @torch.no_grad()
+    def look(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         x = model.features(batch.inputs)
-        indices.append(batch.indices)
-        features.append(x.float())
-        logits.append(model.head(x).float())
+        return batch.indices, x.float(), model.head(x).float()
+
+    for number, rows in enumerate(in_threads(look, loader, device), 1):
+        for kept, new in zip((indices, features, logits), rows, strict=True):
+            kept.append(new)
         if number <= loader.batches_of_all:
             between()
     model.train(was_training)
@@ -59,8 +63,9 @@ def predict(
         head = run.model.head
         return torch.zeros(0, head.in_features), torch.zeros(0, head.num_classes)
     share_buffers(run.model)
-    loading = {**run.loading, "size": run.config.evaluated_at}
-    loader = EvalLoader(split, batch_size=256, **loading)
+    size = run.config.evaluated_at
+    batch_size = images_at_a_time(size, run.ranks.device)
+    loader = EvalLoader(split, batch_size=batch_size, **{**run.loading, "size": size})
     try:
         features, logits = predict_split(run.model, loader, gather, between)
     except ValueError as error:  # on a CPU heads look at the values
