@@ -14,10 +14,11 @@ on ImageNet, is fine-tuned at that size for equally many epochs:
 - "frozen", "frozen linear", "frozen cosine": heads on features that are computed once.
 
 The last epoch is reported: balanced accuracy, and that of classes with few training images. A line
-for each run goes to --out, and what is there already is not run again. `--speed` trains one at a
-time and reports images per second without the first epoch. `--validation` measures on training
-images that the long tail leaves out, fifty of a class at most: by these, defaults are chosen.
-`--share` trains on a part of every class, two images at least, for machines without a GPU.
+for each run goes to --out, and what is there already with the same options is not run again.
+`--speed` trains one at a time and reports images per second without the first epoch. `--validation`
+measures on training images that the long tail leaves out, fifty of a class at most: by these,
+defaults are chosen. `--share` trains on a part of every class, two images at least, for machines
+without a GPU.
 """
 
 import argparse
@@ -197,19 +198,32 @@ def job(arguments: argparse.Namespace, folder: Path, dataset: str, kind: str, se
     if kind in SCRIPTS:
         metrics, speed = run_script(*given)
     else:
-        name = f"{dataset}-{kind.replace(' ', '-')}-{arguments.epochs}-s{seed}"
-        out = folder.parent.parent / "runs" / name
+        set_otherwise = "".join(f"-{setting.replace('/', '-')}" for setting in arguments.set)
+        name = f"{kind.replace(' ', '-')}-{arguments.epochs}{set_otherwise}-s{seed}"
+        out = folder.parent / "runs" / name
         metrics, speed = run_wcdas(*given, arguments.set, out)
     shown = {key: metrics[key] for key in ("top1", "balanced_accuracy", "many", "medium", "few")}
     return {
         "dataset": dataset,
         "kind": kind,
         "seed": seed,
-        "epochs": arguments.epochs,
+        **options(arguments),
         **{key: value and round(100 * value, 2) for key, value in shown.items()},
         "images_per_second": round(speed),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what every run of a call has in common."""
+    return {name: getattr(arguments, name) for name in ("epochs", "share", "validation", "set")}
+
+
+def folder_of(dataset: str, arguments: argparse.Namespace) -> Path:
+    """Return where a dataset, or that part of it, is written to."""
+    part = "-left-out" * arguments.validation
+    part += f"-share-{arguments.share:g}" * (arguments.share != 1)
+    return Path(arguments.folder / f"{dataset}{part}")
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -246,7 +260,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.job:
         dataset, kind, seed = arguments.job
-        folder = arguments.folder / dataset / "images"
+        folder = folder_of(dataset, arguments) / "images"
         print(json.dumps(job(arguments, folder, dataset, kind, int(seed))))
         return
     names = [kind.strip() for kind in arguments.only.split(",")]
@@ -255,10 +269,11 @@ def main() -> None:
         parser.error(f"unknown in --only: {unknown[0]}; expected {', '.join((*SCRIPTS, *HEADS))}")
     datasets = arguments.datasets.split(",")
     for dataset in datasets:
-        folder = arguments.folder / dataset
+        folder = folder_of(dataset, arguments)
         write_folder(dataset, arguments.data, folder, arguments.validation, arguments.share)
     arguments.out.touch()
-    lines = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    every = [json.loads(line) for line in arguments.out.read_text().splitlines()]
+    lines = [line for line in every if line.items() >= options(arguments).items()]
     done = {(line["dataset"], line["kind"], line["seed"]) for line in lines}
     seeds = range(1 if arguments.speed else arguments.seeds)
     jobs = [(d, kind, seed) for seed in seeds for d in datasets for kind in kinds]

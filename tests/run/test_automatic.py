@@ -137,7 +137,7 @@ def test_a_shipped_recipe_is_from_scratch_unless_weights_are_given(dataset):
 
 
 def test_from_scratch_by_choice_is_at_the_rate_of_that():
-    config, notes = decided(224, SCRATCH)
+    config, notes = decided(224, SCRATCH, count=2048)
     assert (config.backbone.name, config.stages["representation"].lr) == ("resnet32", 0.2)
     assert config.input_size == 64  # on a CPU
     assert not any("pretrained" in note for note in notes)
@@ -172,7 +172,7 @@ def test_a_network_that_suits_the_machine(weights, device, at_hand, name):
 )
 def test_weights_that_cannot_be_had(weights, device, settings, name, size):
     weights()
-    config, (note, *_) = decided(224, settings, device=device)
+    config, (note, *_) = decided(224, settings, device=device, count=2048)
     assert note.startswith("no pretrained weights can be had, so training starts from scratch")
     assert ("wcdas[weights]" in note) == (not settings)
     assert (config.backbone.name, config.backbone.weights) == (name, "")
@@ -181,8 +181,33 @@ def test_weights_that_cannot_be_had(weights, device, settings, name, size):
 
 def test_tiny_images_are_learnt_from_scratch(weights):
     weights("tf_efficientnet_lite0")
-    config, _ = decided(16)
+    config, (note, *_) = decided(16)
     assert (config.backbone.name, config.backbone.weights) == ("resnet32", "")
+    assert "16 px" in note
+    assert "from scratch: resnet32; " in note
+    assert "--set backbone.weights=pretrained" in note
+
+
+@pytest.mark.parametrize("settings", [{"backbone.weights": "pretrained"}, {"frozen": True}])
+def test_tiny_images_are_given_to_a_pretrained_network_where_a_user_wants_it(weights, settings):
+    weights("tf_efficientnet_lite0")
+    config, _ = decided(16, settings)
+    assert (config.backbone.name, config.input_size) == ("tf_efficientnet_lite0", 128)
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size", "rate"), [(2048, 128, 0.2), (1000, 32, 0.05), (4, 16, 0.025)]
+)
+def test_few_images_are_learnt_from_scratch_in_small_batches(weights, count, batch_size, rate):
+    weights()
+    config, _ = decided(64, method="softmax-two-stage", count=count)
+    for stage in config.stages.values():
+        assert (stage.batch_size, stage.lr) == (batch_size, pytest.approx(rate))
+
+
+def test_a_size_of_zero_is_one_that_suits(weights):
+    weights("tf_efficientnet_lite0")
+    assert decided(64, {"input_size": 0}) == decided(64)
 
 
 def test_much_work_is_frozen_on_a_cpu(weights):

