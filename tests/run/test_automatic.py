@@ -31,7 +31,7 @@ def weights(monkeypatch):
     def of(*names):
         def build(name):
             if name not in names:
-                raise WeightsUnavailable("no network")
+                raise WeightsUnavailable("no weights: no network", "no network")
 
         monkeypatch.setattr(module, "check_pretrained", build)
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: False)
@@ -173,7 +173,7 @@ def test_a_network_that_suits_the_machine(weights, device, at_hand, name):
 def test_weights_that_cannot_be_had(weights, device, settings, name, size):
     weights()
     config, (note, *_) = decided(224, settings, device=device, count=2048)
-    assert note.startswith("no pretrained weights can be had, so training starts from scratch")
+    assert note.startswith("no pretrained weights can be had (no network), so training starts from")
     assert ("wcdas[weights]" in note) == (not settings)
     assert (config.backbone.name, config.backbone.weights) == (name, "")
     assert (config.input_size, config.stages["representation"].lr) == (size, 0.2)

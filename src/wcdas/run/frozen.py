@@ -152,7 +152,8 @@ def compute_features(
         ) from None
     finally:
         network.to("cpu", memory_format=torch.contiguous_format)
-    tell(console, f"{progress.summary()} ({store_root()})")
+    kept = f" ({store_root()})" if all(view.kept for view in of_view) else ""
+    tell(console, f"{progress.summary()}{kept}")
 
 
 def _vectors(split: Split) -> Tensor:
@@ -180,6 +181,7 @@ class View:
         config = frozen.config
         self.number, self.network = number, frozen.network
         self.ranks, self.progress = ranks, progress
+        self.kept = True  # until the store cannot be written
         inputs: dict[str, Any] = {
             "size": config.input_size,
             "channels": frozen.images.channels,
@@ -225,6 +227,7 @@ class View:
                     store.add([names[i] for i in some.tolist()], features)
                     computed.append(features)
                     self.progress.computed(len(some) * ranks.world)
+        self.kept = self.kept and store.writes
         indices, rows = (gather(t.to(ranks.device)).cpu() for t in (own, torch.cat(computed)))
         found |= {names[i]: row for i, row in zip(indices.tolist(), rows, strict=True)}
         return torch.stack([found[name] for name in names])

@@ -96,6 +96,14 @@ def test_channels_are_one_only_if_all_are_grey(tmp_path):
     assert open_dataset(tmp_path).channels == 3
 
 
+def test_a_folder_of_a_format_that_cannot_be_read_names_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("1.heic", "2.HEIC", "notes"):
+        (tmp_path / "a" / name).write_text("x")
+    with pytest.raises(InputError, match=r"but 2 \.heic, 1 without extension; expected one folder"):
+        open_dataset(tmp_path)
+
+
 def test_other_files_are_counted_and_hidden_ones_ignored(tmp_path):
     fill(tmp_path, {"a": 3, "b": 3})
     (tmp_path / "a" / "notes.txt").write_text("x")
@@ -104,7 +112,9 @@ def test_other_files_are_counted_and_hidden_ones_ignored(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "README.md").write_text("x")
     data = open_dataset(tmp_path)
-    assert data.warnings == [f"files that are not images, ignored (2) in {tmp_path}"]
+    assert data.warnings == [
+        f"files that are not images, ignored (2) in {tmp_path}: 1 .txt, 1 .csv"
+    ]
     assert data.class_names == ["a", "b"]
 
 

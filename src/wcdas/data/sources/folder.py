@@ -6,6 +6,7 @@ dropped.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,11 +22,14 @@ from wcdas.errors import InputError
 def open_folder(folder: Path, options: Options) -> Dataset:
     train_folder, test_folder = split_folders(folder)
     train, others = scan(train_folder)
-    test, more = scan(test_folder) if test_folder else ({}, 0)
-    class_names = _class_names(folder, train, test, options)
+    test, more = scan(test_folder) if test_folder else ({}, Counter())
+    others += more
+    class_names = _class_names(folder, train, test, others, options)
     warnings = []
-    if others + more:
-        warnings.append(f"files that are not images, ignored ({others + more}) in {folder}")
+    if others:
+        warnings.append(
+            f"files that are not images, ignored ({others.total()}) in {folder}: {_counted(others)}"
+        )
     empty = [name for name in train if not train[name] and not test.get(name)]
     if empty:
         warnings.append(f"class folders without images, dropped ({len(empty)}): {some(empty)}")
@@ -51,16 +55,23 @@ def split_folders(folder: Path) -> tuple[Path, Path | None]:
     return train, tests[0] if tests else None
 
 
-def scan(folder: Path) -> tuple[dict[str, list[Path]], int]:
-    """Return the images of each class folder in natural order, and how many files are none."""
+def scan(folder: Path) -> tuple[dict[str, list[Path]], Counter[str]]:
+    """Return the images of each class folder in natural order, and what other files there are, by
+    their extensions."""
     found: dict[str, list[Path]] = {}
-    others = 0
+    others: Counter[str] = Counter()
     for class_folder in _subfolders(folder):
         files = list(visible_files(class_folder))
         images = [path for path in files if path.suffix.lower() in extensions()]
-        others += len(files) - len(images)
+        others.update(
+            suffix for path in files if (suffix := path.suffix.lower()) not in extensions()
+        )
         found[class_folder.name] = sorted(images, key=lambda path: natural(str(path)))
     return found, others
+
+
+def _counted(others: Counter[str]) -> str:
+    return some(f"{n} {suffix or 'without extension'}" for suffix, n in others.most_common())
 
 
 def visible_files(
@@ -73,7 +84,11 @@ def visible_files(
 
 
 def _class_names(
-    folder: Path, train: dict[str, list[Path]], test: dict[str, list[Path]], options: Options
+    folder: Path,
+    train: dict[str, list[Path]],
+    test: dict[str, list[Path]],
+    others: Counter[str],
+    options: Options,
 ) -> list[str]:
     # Before empty classes are dropped: `Cat` and an empty `cat` are a slip as well.
     check_class_names(sorted(train.keys() | test.keys()))
@@ -85,9 +100,10 @@ def _class_names(
         )
     names = sorted((name for name, images in train.items() if images), key=natural)
     if not names:
+        found = f" but {_counted(others)}" if others else ""
         raise InputError(
-            f"{folder} holds no images in class folders; expected one folder per class, such as "
-            f"{folder}/cat/1.jpg"
+            f"{folder} holds no images in class folders{found}; expected one folder per class, "
+            f"such as {folder}/cat/1.jpg"
         )
     ordered = options.class_names or names
     odd = sorted(set(ordered) ^ set(names), key=natural)
