@@ -4,7 +4,7 @@ import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ from wcdas.run.folder import (
 )
 from wcdas.run.frozen import FrozenDataset, compute_features, freeze, frozen_for
 from wcdas.run.loop import Loop
+from wcdas.run.phases import Phases
 from wcdas.run.recipes import Settings, data_settings
 from wcdas.run.settings import (
     Request,
@@ -144,7 +145,7 @@ def train(
     if out is not None:
         check_free(Path(out))
     with ranks(device) as here:
-        with busy(console, "reading the data"):
+        with busy(console, "reading the data"), around.phases("data"):
             opened = _open(source, request.data, skip_bad, name)
             dataset = request.ask_about_mirroring(opened)
             config, notes = agreed(
@@ -299,12 +300,14 @@ def check_data(
 
 @dataclass(frozen=True)
 class Surroundings:
-    """All that a run is done with: worker processes, followers, report, console."""
+    """All that a run is done with: worker processes, followers, report, console, and the time that
+    it takes."""
 
     workers: int | None
     callbacks: Sequence[Callback]
     report: bool
     console: Console | None = None
+    phases: Phases = field(default_factory=Phases)
 
 
 def _resume(
@@ -326,7 +329,7 @@ def _resume(
     count, finished = stored["info"].get("threads"), folder.is_finished
     if data is not None or not finished:
         source = config.data["source"]
-        with busy(around.console, "reading the data"):
+        with busy(around.console, "reading the data"), around.phases("data"):
             opened = source if data is None else data
             dataset = _open(opened, config.data, skip_bad, short_name(source))
         same_data(stored, dataset)
@@ -361,9 +364,9 @@ def _train(
         _deterministic(config.deterministic),
         with_threads(threads),
     ):
-        console = around.console if here.is_main else None
+        console, phases = around.console if here.is_main else None, around.phases
         workers = spare_cores() if around.workers is None else around.workers
-        with busy(console, "preparing the model"):
+        with busy(console, "preparing the model"), phases("model"):
             method = find_method(config.method)
             trained_on = features or dataset
             if config.frozen and features is None:
@@ -385,17 +388,23 @@ def _train(
         alone = locked(folder.path, remedy) if here.is_main else nullcontext()
         with alone, nothing_left_behind(folder, created), stopped_with_others():
             if features is None and isinstance(trained_on, FrozenDataset):
-                compute_features(trained_on, here, workers, console)
+                with phases("features"):
+                    compute_features(trained_on, here, workers, console)
             if created:
                 folder.create(table)
-            with busy(console, "decoding the images"):
+            with busy(console, "decoding the images"), phases("decoding"):
                 _ = run.train_images, run.test_images
             with followers.of(folder, table):
-                Loop(run, followers, interrupt, console).train()
-                outputs = finish(run)
+                with phases("training"):
+                    Loop(run, followers, interrupt, console, phases).train()
+                with phases("evaluation"):
+                    outputs = finish(run)
         if around.report and outputs is not None:
-            with busy(console, "writing the report"):
+            with busy(console, "writing the report"), phases("report"):
                 _report(folder, outputs, dataset, console)
+        if here.is_main:
+            folder.write_seconds(phases.table())
+            tell(console, f"time: {phases}")
 
 
 def _report(folder: RunFolder, outputs: Outputs, dataset: Dataset, console: Console | None) -> None:

@@ -43,6 +43,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoint"
         self.model = path / "model.safetensors"
         self.failure = path / "failure.txt"
+        self._seconds = path / "seconds.json"
         self._run, self._log, self._metrics, self._predictions = (
             path / name
             for name in ("run.toml", "log.jsonl", "metrics.json", "predictions.safetensors")
@@ -141,6 +142,10 @@ class RunFolder:
         except (InputError, KeyError, SafetensorError):
             return None
         return (labels, predicted) if labels.shape == predicted.shape else None
+
+    def write_seconds(self, seconds: Mapping[str, float]) -> None:
+        """Write down where the time of the call that ended the run went."""
+        write_synced(self._seconds, (json.dumps(seconds) + "\n").encode())
 
     def write_failure(self, reason: str) -> None:
         """Write down why the run has no result, and going on would end the same way."""

@@ -21,6 +21,7 @@ from wcdas.run.console import StageProgress, busy, tell, warn
 from wcdas.run.diagnosis import BOUND, diagnose
 from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
+from wcdas.run.phases import Phases
 from wcdas.run.prediction import measure
 from wcdas.run.stage import StageTraining, enter_stage, set_values
 from wcdas.shapes import check_shape
@@ -53,6 +54,7 @@ class Loop:
         followers: who is told after every epoch.
         interrupt: says when to stop.
         console: where progress is shown; None is silent.
+        phases: count the time of compiling and evaluating apart.
     """
 
     def __init__(
@@ -61,8 +63,9 @@ class Loop:
         followers: Followers | None = None,
         interrupt: Interrupt | None = None,
         console: Console | None = None,
+        phases: Phases | None = None,
     ) -> None:
-        self.run, self.console = run, console
+        self.run, self.console, self.phases = run, console, phases or Phases()
         self.followers = followers or Followers([], console)
         self.interrupt = interrupt or Interrupt()
         self.steps = self.epochs = 0  # done in all stages together
@@ -180,7 +183,7 @@ class Loop:
     def _measured(self, stage: StageTraining, epoch: int) -> Facts:
         """Measure after the steps of an epoch; a run stopped meanwhile goes on from here."""
         try:
-            with stage.averaged(), self._stopped_at_once():
+            with stage.averaged(), self._stopped_at_once(), self.phases("evaluation"):
                 metrics = measure(self.run, self._stop_together)
         except KeyboardInterrupt as stop:
             self._save(stage, epoch, stage.steps)
@@ -202,7 +205,7 @@ class Loop:
             return None
         began = time.monotonic()
         try:
-            with self._stopped_at_once():
+            with self._stopped_at_once(), self.phases("compiling"):
                 graph = capture_step(stage, epoch, min(start, stage.steps - 1))
         except torch.OutOfMemoryError:  # one step at a time would not fit either
             raise
