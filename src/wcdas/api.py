@@ -396,9 +396,9 @@ def _train(
                 _ = run.train_images, run.test_images
             with followers.of(folder, table):
                 with phases("training"):
-                    Loop(run, followers, interrupt, console, phases).train()
+                    seen = Loop(run, followers, interrupt, console, phases).train()
                 with phases("evaluation"):
-                    outputs = finish(run)
+                    outputs = finish(run, seen)
         if around.report and outputs is not None:
             with busy(console, "writing the report"), phases("report"):
                 _report(folder, outputs, dataset, console)

@@ -62,7 +62,7 @@ def test_before_training_nothing_is_left(number, train, tmp_path):
 @pytest.mark.parametrize(
     "function",
     [
-        "wcdas.run.loop.measure",
+        "wcdas.run.loop.predict",
         pytest.param("wcdas.run.finish.fit_temperature", marks=pytest.mark.slow),
         pytest.param("wcdas.run.finish.evaluate", marks=pytest.mark.slow),
         "wcdas.run.finish.save_model",

@@ -33,7 +33,7 @@ FROM_SCRATCH = "resnet32"
 PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
 # Images of 224 pixels that a small network learns from in a minute on two cores. What takes longer
 # than half an hour on a CPU is not fine-tuned unless somebody asks for it.
-PASSES_A_MINUTE, PASSES_ON_A_CPU = 700, 21_000
+PASSES_A_MINUTE, PASSES_ON_A_CPU = 900, 27_000
 # Rare classes are learnt by heart where features are good from the first step on, which a prior a
 # little above what frequencies say makes up for.
 OWN_OF_METHODS: Table = {"wcdas-prior": {"stages": {"representation": {"prior": 1.25}}}}

@@ -2,8 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -159,9 +159,16 @@ class StageProgress(Progress):
         )
         self._told, self._title, self._epochs = console, title, epochs
         self._task = self.add_task(title, total=epochs * steps, completed=done, facts="")
-        self._start, self._seen = time.monotonic(), 0
+        self._start, self._aside, self._seen = time.monotonic(), 0.0, 0
         self._steps, self._left = 0, epochs * steps - done
         self._facts = ""
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is not training is no part of its speed."""
+        began = time.monotonic()
+        yield
+        self._aside += time.monotonic() - began
 
     def step(self, images: int) -> None:
         self._seen += images
@@ -187,4 +194,4 @@ class StageProgress(Progress):
         return f" · {clock(seconds / self._steps * (self._left - self._steps))} left"
 
     def _rate(self) -> float:
-        return self._seen / max(time.monotonic() - self._start, 1e-9)
+        return self._seen / max(time.monotonic() - self._start - self._aside, 1e-9)

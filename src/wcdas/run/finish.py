@@ -27,17 +27,22 @@ class Outputs(NamedTuple):
     logits: Tensor
 
 
-def finish(run: TrainingRun) -> Outputs | None:
+def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | None:
     """Fit the temperature, measure the last epoch, write the model; only the main process gets
-    the outputs."""
+    the outputs.
+
+    `seen` are features and logits of the test images by the model as it is, where there are some.
+    """
     config, dataset = run.config, run.dataset
-    merge_adapters(run.model.backbone)
+    if config.backbone.lora:  # which rounds
+        merge_adapters(run.model.backbone)
+        seen = None
     held_out = dataset.train.subset(run.held_out)
     _, held_out_logits = predict(run, held_out)
     temperature = 1.0
     if len(held_out) >= FEWEST:
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
-    features, logits = predict(run, run.test_images)
+    features, logits = seen or predict(run, run.test_images)
     logits = logits / temperature
     if not run.ranks.is_main:
         return None

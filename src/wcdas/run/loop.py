@@ -6,9 +6,11 @@ from typing import Any, TypedDict
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import WorkError, explained, first_line
+from wcdas.evaluation import evaluate
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads.angular import AngularHead, ConcentrationHead
 from wcdas.interrupt import Interrupt, Stopped, number_of
@@ -22,12 +24,13 @@ from wcdas.run.diagnosis import BOUND, diagnose
 from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
 from wcdas.run.phases import Phases
-from wcdas.run.prediction import measure
+from wcdas.run.prediction import predict
 from wcdas.run.stage import StageTraining, enter_stage, set_values
 from wcdas.shapes import check_shape
 
 CHECKPOINT_SECONDS = 300  # inside an epoch
 EPOCH_SECONDS = 15  # epochs that end sooner after a checkpoint have none of their own
+EVALUATIONS = 10  # of a stage
 AGREE_EVERY = 20  # steps; several processes ask each other no more often than that
 SHOWN = ("top1", "balanced_accuracy", *GROUPS)
 
@@ -70,10 +73,12 @@ class Loop:
         self.interrupt = interrupt or Interrupt()
         self.steps = self.epochs = 0  # done in all stages together
         self.saved_at = time.monotonic()
+        self.seen: tuple[Tensor, Tensor] | None = None  # features and logits of the test images
         self.eager = ""  # why the step of the present stage is no CUDA graph, where it should be
 
-    def train(self) -> None:
-        """Train from the beginning, or from the last checkpoint in the folder."""
+    def train(self) -> tuple[Tensor, Tensor] | None:
+        """Train from the beginning, or from the last checkpoint in the folder; return features and
+        logits of the test images, where the last that was done was to look at them."""
         run, optimizer = self.run, None
         state = checkpoint.load_latest(run.folder.checkpoints)
         if state is not None:
@@ -95,6 +100,7 @@ class Loop:
                 optimizer = stage.optimizer
             if stop := self._stop_of_all():
                 raise stopped(run.folder.path, stop)
+        return self.seen
 
     def _fits(self) -> AbstractContextManager[None]:
         """The block is about a checkpoint that should be this run's."""
@@ -115,13 +121,14 @@ class Loop:
         if run.ranks.is_main:
             run.folder.keep_log(self.epochs)
         log = run.folder.read_log() if run.ranks.is_main else []
-        every = run.config.evaluate_every or max(1, epochs // 10)
+        every = run.config.evaluate_every or self._usually_every(epochs)
         title = f"{stage.index + 1}/{len(run.stages)} {stage.name}"
         done = epoch * stage.steps + step
         stage.parallel.train()
         self.eager = ""
         graph = self._captured(stage, epoch, step) if epoch < epochs else None
         with StageProgress(self.console, title, epochs, stage.steps, done) as progress:
+            self.seen = None
             while epoch < epochs:
                 began = time.monotonic()
                 if step < stage.steps:  # else it was stopped while it was evaluated
@@ -132,7 +139,8 @@ class Loop:
                 if self.eager:
                     facts["eager"] = self.eager
                 if (epoch + 1) % every == 0 or epoch + 1 == epochs:
-                    facts["test"] = self._measured(stage, epoch)
+                    with progress.aside():
+                        facts["test"] = self._measured(stage, epoch)
                 stage.statistics.reset()
                 epoch, step = epoch + 1, 0
                 progress.epoch(epoch - 1, facts["loss"], facts["train_accuracy"])
@@ -145,6 +153,11 @@ class Loop:
                 if epoch == epochs or self._epoch_is_saved():
                     self._save(stage, epoch, 0)
         stage.finish()
+
+    def _usually_every(self, epochs: int) -> int:
+        """Ten evaluations a stage, fewer where they would look at more images than training."""
+        trained, tested = len(self.run.kept), len(self.run.dataset.test)
+        return max(1, epochs // EVALUATIONS, round(tested / trained))
 
     def train_epoch(
         self,
@@ -184,10 +197,13 @@ class Loop:
         """Measure after the steps of an epoch; a run stopped meanwhile goes on from here."""
         try:
             with stage.averaged(), self._stopped_at_once(), self.phases("evaluation"):
-                metrics = measure(self.run, self._stop_together)
+                self.seen = predict(self.run, self.run.test_images, self._stop_together)
         except KeyboardInterrupt as stop:
             self._save(stage, epoch, stage.steps)
             raise stopped(self.run.folder.path, number_of(stop)) from None
+        dataset = self.run.dataset
+        counts, names = dataset.class_counts, dataset.class_names
+        metrics = evaluate(self.seen[1], dataset.test.labels, counts, names)
         return {key: metrics[key] for key in SHOWN}
 
     def _stopped_at_once(self) -> AbstractContextManager[None]:

@@ -1,14 +1,12 @@
 """Logits and features of whole splits."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from wcdas.data.dataset import Split
 from wcdas.data.loader import Batch, EvalLoader
-from wcdas.evaluation.metrics import evaluate
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
 from wcdas.run.build import TrainingRun
@@ -83,10 +81,3 @@ def training_features(run: TrainingRun, indices: Tensor, between: Between) -> tu
     """Return features and labels of training images as they are, without augmentation."""
     split = run.dataset.train.subset(indices)
     return predict(run, split, between)[0], split.labels
-
-
-def measure(run: TrainingRun, between: Between) -> dict[str, Any]:
-    """Measure the model as it is on the test set."""
-    dataset = run.dataset
-    _, logits = predict(run, run.test_images, between)
-    return evaluate(logits, dataset.test.labels, dataset.class_counts, dataset.class_names)

@@ -356,7 +356,12 @@ class Config:
         "with room for them unless you say otherwise",
         of_images=True,
     )
-    evaluate_every: int = key(0, "epochs between evaluations; 0 is ten times a stage", at_least=0)
+    evaluate_every: int = key(
+        0,
+        "epochs between evaluations; 0 is ten times a stage, or less often where test images are "
+        "many",
+        at_least=0,
+    )
 
     @property
     def evaluated_at(self) -> int:
