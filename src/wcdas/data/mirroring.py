@@ -12,11 +12,10 @@ x̄ too is the kernel k(x, y) + k(x, ȳ).
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.stats import binom
 from torch import Tensor
 from torch.nn import functional as nn
 
@@ -192,7 +191,7 @@ def verdict(answers: Answers, class_names: list[str]) -> tuple[bool, str]:
         more = f" and {len(likely) - NAMED} more pairs" if len(likely) > NAMED else ""
         return False, f"{numbers}; mirrored {named}{more}" if likely else numbers
     guessed = float(labels.bincount().max()) / images
-    if binom.sf(int(plain.sum()) - 1, images, guessed) > SURE:
+    if at_least(int(plain.sum()), images, guessed) > SURE:
         return True, f"{numbers}, which is too little to tell"
     return True, numbers
 
@@ -209,14 +208,21 @@ def swapped(labels: Tensor, mirrored: Tensor) -> list[tuple[float, int, int]]:
     away, found = taken > own[:, None], []
     for a, b in (away & away.T).triu().nonzero().tolist():
         to_b, to_a, of_a, of_b = (int(taken[at]) for at in ((a, b), (b, a), (a, a), (b, b)))
-        both = binom.sf(to_b - 1, to_b + of_a, share) * binom.sf(to_a - 1, to_a + of_b, 1 - share)
+        both = at_least(to_b, to_b + of_a, share) * at_least(to_a, to_a + of_b, 1 - share)
         found.append((float(both.max()), a, b))
     return sorted(found)
 
 
 def _by_accident(more: int, fewer: int) -> float:
     """Return the chance of so many or more, if either were as likely (McNemar's exact test)."""
-    return float(binom.sf(more - 1, more + fewer, 0.5))
+    return float(at_least(more, more + fewer, 0.5))
+
+
+def at_least(hits: int, tries: int, share: Any) -> Any:
+    """Return the chance of so many hits or more, each with a chance of `share`."""
+    from scipy.stats import binom  # slow to import
+
+    return binom.sf(hits - 1, tries, share)
 
 
 def _percent(right: Tensor) -> str:
