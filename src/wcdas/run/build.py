@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from wcdas.backbones import Backbone, create_backbone
-from wcdas.backbones.resnet32_gpu.network import fuse
+from wcdas.backbones.resnet32_gpu.network import compile_ahead, fuse
 from wcdas.backbones.resnets import ResNet32
 from wcdas.data.canvas import canvases, squares
 from wcdas.data.dataset import Dataset, Split, StoredImages
@@ -184,6 +184,9 @@ def _prepare(config: Config, model: Classifier, device: torch.device) -> torch.m
         for module in model.modules():
             if isinstance(module, ResNet32):
                 fuse(module)
+                if config.amp == "bf16":  # before the capture of a step, which nothing may disturb
+                    channels, size = module.conv1.in_channels, config.input_size
+                    compile_ahead(module, torch.empty(1, channels, size, size, device=device))
     chosen = memory_format(model.backbone, config.input_size, device)
     model.backbone.to(memory_format=chosen)  # type: ignore[call-overload]
     return chosen

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from wcdas.backbones.resnet32_gpu.kernel import SOURCE, compiled, source_of
+from wcdas.backbones.resnet32_gpu.kernel import SOURCE, binaries
 from wcdas.backbones.resnet32_gpu.network import plan_for
 from wcdas.backbones.resnet32_gpu.plan import (
     ACTIVATION,
@@ -56,18 +56,19 @@ def plan():
 
 
 @pytest.fixture(scope="module", params=["90", "80"])
-def binary(request, plan, tmp_path_factory):
-    """A file with the kernels for this compute capability, in a cache of its own."""
+def files(request, plan, tmp_path_factory):
+    """Files with the kernels for this compute capability, by name, in a cache of their own."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        given = source_of(plan.kernels), plan.kernels[0].name, request.param
-        first = compiled(*given)
+        given = plan.kernels, tuple(map(int, request.param))
+        first = binaries(*given)
         patch.setattr("torch.cuda._utils._nvrtc_compile", None)  # the second time it is on disk
-        assert compiled(*given) == first
-    file = folder / "kernels.cubin"
-    file.write_bytes(first)
-    return file
+        assert binaries(*given) == first
+    files = {name: folder / f"{name}.cubin" for name in first}
+    for name, file in files.items():
+        file.write_bytes(first[name])
+    return files
 
 
 def kernels_of(layer):
@@ -78,20 +79,22 @@ def kernels_of(layer):
     yield from (layer.weight_sum, layer.end(None), layer.end(layer), layer.backward_start)
 
 
-def test_every_kernel_compiles(binary, plan):
-    content = binary.read_bytes()
-    assert all(kernel.name.encode() in content for kernel in plan.kernels)
+def test_every_kernel_compiles(files, plan):
+    assert files.keys() == {kernel.name for kernel in plan.kernels}
+    assert all(name.encode() in file.read_bytes() for name, file in files.items())
 
 
-def test_registers_and_shared_memory(binary, plan):
+def test_registers_and_shared_memory(files, plan):
     tool = cuobjdump()
     if tool is None:
         pytest.skip("needs cuobjdump")
-    done = subprocess.run([tool, "-res-usage", binary], capture_output=True, text=True, check=True)
     pattern = r"Function (\w+):\s+REG:\d+ STACK:(\d+) SHARED:(\d+)"
-    usage = {
-        name: (int(stack), int(shared)) for name, stack, shared in re.findall(pattern, done.stdout)
-    }
+    usage = {}
+    for file in files.values():
+        command = [tool, "-res-usage", file]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        for name, stack, shared in re.findall(pattern, done.stdout):
+            usage[name] = int(stack), int(shared)
     assert usage.keys() == {kernel.name for kernel in plan.kernels}
     spilled = {name: stack for name, (stack, _) in usage.items() if stack > STACK}
     assert not spilled

@@ -1,12 +1,13 @@
 """CUDA kernels compiled when they are first needed, and kept on disk for the next start.
 
-The source is `residual.cu`. A kernel is one of its templates with numbers filled in; all kernels of
-a network become one binary.
+The source is `residual.cu`. A kernel is one of its templates with numbers filled in, and becomes a
+binary of its own: a compiler works on one after the other, but several compile side by side.
 """
 
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,10 +47,9 @@ class Kernels:
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         from torch.cuda._utils import _cuda_load_module
 
-        names = sorted({kernel.name for kernel in kernels})
-        major, minor = torch.cuda.get_device_capability()
-        binary = compiled(source_of(kernels), names[0], f"{major}{minor}")
-        self.functions: Any = _cuda_load_module(binary, names)
+        self.functions: Any = {}
+        for name, binary in binaries(kernels, torch.cuda.get_device_capability()).items():
+            self.functions |= _cuda_load_module(binary, [name])
 
     def launch(self, kernel: Kernel, grid: tuple[int, int], *arguments: Any) -> None:
         block = (THREADS, 1, 1)
@@ -60,6 +60,15 @@ class Kernels:
 def kernels_on(device: torch.device, kernels: tuple[Kernel, ...]) -> Kernels:
     with torch.cuda.device(device):
         return Kernels(kernels)
+
+
+def binaries(kernels: Iterable[Kernel], capability: tuple[int, int]) -> dict[str, bytes]:
+    """Compile kernels for GPUs of a compute capability; their binaries by name."""
+    by_name = {kernel.name: kernel for kernel in kernels}
+    suited = "".join(map(str, capability))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        each = pool.map(lambda k: compiled(source_of([k]), k.name, suited), by_name.values())
+        return dict(zip(by_name, each, strict=True))
 
 
 def compiled(source: str, name: str, capability: str) -> bytes:

@@ -9,6 +9,7 @@ derivatives are autograd's.
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from types import MethodType
 from typing import Any
 
@@ -50,6 +51,15 @@ def forward_map(network: Any, images: Tensor) -> Tensor:
         return network.forward_map(images)
     norms, beside = [norm for _, norm in layers(network)], Beside("weights", images.device)
     return run(Network(plan, norms, launch, beside), network, images)
+
+
+def compile_ahead(network: Any, images: Tensor) -> None:
+    """Compile the kernels for images like these, where there are some; `forward_map` says why not
+    otherwise."""
+    plan = plan_for(network, images)
+    if plan.fits:
+        with suppress(*UNFIT):
+            kernels_on(images.device, plan.kernels)
 
 
 def run(fused: Network, network: Any, images: Tensor) -> Tensor:
