@@ -28,6 +28,7 @@ from wcdas.processes import (
     Ranks,
     agreed,
     choose_device,
+    on_device,
     ranks,
     spare_cores,
     stopped_with_others,
@@ -250,19 +251,20 @@ def sweep(
     notes |= {why: None} if why else {}
     if wanted is not None and parallel < wanted:
         notes[f"{parallel} runs at a time, since more than these gain nothing on one GPU"] = None
-    run_sweep(
-        plan,
-        configs,
-        dataset,
-        folder,
-        train_run,
-        command if apart else None,
-        parallel,
-        count,
-        console,
-        list(notes),
-        weights,
-    )
+    with on_device(chosen):
+        run_sweep(
+            plan,
+            configs,
+            dataset,
+            folder,
+            train_run,
+            command if apart else None,
+            parallel,
+            count,
+            console,
+            list(notes),
+            weights,
+        )
     return Sweep(folder.path)
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -52,7 +52,8 @@ def ranks(device: str) -> Iterator[Ranks]:
     """
     chosen = choose_device(device)
     if "WORLD_SIZE" not in os.environ:
-        yield Ranks(0, 1, chosen)
+        with on_device(chosen):
+            yield Ranks(0, 1, chosen)
         return
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -125,7 +126,15 @@ def choose_device(name: str) -> torch.device:
         raise InputError(f"device is {name!r}; expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device is {name!r}, but no GPU is available; use --device cpu")
+    if (device.index or 0) >= torch.cuda.device_count() and device.type == "cuda":
+        last = torch.cuda.device_count() - 1
+        raise InputError(f"device is {name!r}; expected cuda:0 to cuda:{last}, the GPUs there are")
     return device
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Make a GPU the current one, on which streams, graphs and kernels are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def device_name(device: torch.device) -> str:

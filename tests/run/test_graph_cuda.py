@@ -31,6 +31,28 @@ def train(method, out, engine, **settings):
     return wcdas.train(method=method, settings=given, out=out, device="cuda", report=False)
 
 
+def test_a_gpu_by_its_number(tmp_path):
+    """The last one; where there are several, it is not the one that a process begins on."""
+    last, before = torch.cuda.device_count() - 1, torch.cuda.current_device()
+    settings = SHORT | {"amp": "bf16", "backbone.name": "resnet32"}
+    given = {"method": "wcdas-prior", "settings": settings, "report": False}
+    one, other = (
+        wcdas.train("digits-lt", out=tmp_path / name.replace(":", ""), device=name, **given)
+        for name in ("cuda", f"cuda:{last}")
+    )
+    assert losses(one) == pytest.approx(losses(other), rel=1e-3)
+    assert "eager" not in (other.path / "log.jsonl").read_text()
+    options = {"settings": SHORT, "device": f"cuda:{last}", "parallel": 2, "report": False}
+    assert not wcdas.sweep("digits-lt", ["softmax"], 2, out=tmp_path / "sweep", **options).failed
+    assert torch.cuda.current_device() == before
+
+
+def test_a_gpu_that_is_not_there():
+    count = torch.cuda.device_count()
+    with pytest.raises(wcdas.InputError, match=f"device is 'cuda:{count}'; expected cuda:0 to"):
+        wcdas.train(device=f"cuda:{count}")
+
+
 def losses(run):
     return [json.loads(line)["loss"] for line in (run.path / "log.jsonl").read_text().splitlines()]
 

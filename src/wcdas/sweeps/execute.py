@@ -114,9 +114,12 @@ def on_own_stream(do: Do) -> Do:
     graphs of all streams side by side.
     """
 
+    if not torch.cuda.is_available():
+        return do
+    device = torch.cuda.current_device()  # of this thread; another one begins on the first GPU
+
     def done(run: SweepRun, interrupt: Interrupt) -> None:
-        stream = own_stream("run") if torch.cuda.is_available() else None
-        with torch.cuda.stream(stream):  # None is the one there is
+        with torch.cuda.device(device), torch.cuda.stream(own_stream("run")):
             do(run, interrupt)
 
     return done

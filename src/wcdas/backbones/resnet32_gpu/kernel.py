@@ -49,7 +49,8 @@ class Kernels:
 
         self.functions: Any = {}
         for name, binary in binaries(kernels, torch.cuda.get_device_capability()).items():
-            self.functions |= _cuda_load_module(binary, [name])
+            loaded: Any = _cuda_load_module(binary, [name])
+            self.functions |= loaded
 
     def launch(self, kernel: Kernel, grid: tuple[int, int], *arguments: Any) -> None:
         block = (THREADS, 1, 1)
