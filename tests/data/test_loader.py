@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -339,6 +340,14 @@ def test_channel_statistics_of_files(files):
     scaled = torch.stack(loaded).double() / 255
     assert mean == pytest.approx(scaled.mean(dim=(0, 2, 3)).tolist())
     assert std == pytest.approx(scaled.std(dim=(0, 2, 3), correction=0).tolist())
+
+
+def test_channel_statistics_are_taken_once(files, monkeypatch):
+    split = replace(files)
+    first = channel_statistics(split, 3, 24), channel_statistics(split, 3, 16)
+    monkeypatch.setattr("wcdas.data.loader._statistics", None)
+    assert (channel_statistics(split, 3, 24), channel_statistics(split, 3, 16)) == first
+    assert first[0] != first[1]
 
 
 def test_bad_input_is_named(arrays, files):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -226,16 +227,26 @@ def first_view(features: Tensor) -> Tensor:
     return features[:, 0] if features.dim() == 3 else features
 
 
-def channel_statistics(
-    split: Split, channels: int, size: int, workers: int = 0
-) -> tuple[list[float], list[float]]:
+Statistics = tuple[list[float], list[float]]
+_known: WeakKeyDictionary[Split, dict[tuple[int, int], Statistics]] = WeakKeyDictionary()
+
+
+def channel_statistics(split: Split, channels: int, size: int, workers: int = 0) -> Statistics:
     """Return mean and standard deviation of every channel, in 0 … 1, for the normalisation.
 
-    Taken from all images of an array, and from at most 2,000 decoded images, evenly spaced.
-    Feature vectors have none. A channel of one single level gets a standard deviation of 1.
+    Taken from all images of an array, and from at most 2,000 decoded images, evenly spaced, once
+    for all runs on them. Feature vectors have none. A channel of one single level gets a standard
+    deviation of 1.
     """
     if isinstance(split, FeatureVectors):
         return [], []
+    of_split = _known.setdefault(split, {})
+    if (channels, size) not in of_split:
+        of_split[channels, size] = _statistics(split, channels, size, workers)
+    return of_split[channels, size]
+
+
+def _statistics(split: Split, channels: int, size: int, workers: int) -> Statistics:
     indices = torch.arange(len(split))
     if not isinstance(split, ArrayImages) and len(split) > STATISTICS_FROM:
         indices = torch.arange(STATISTICS_FROM) * len(split) // STATISTICS_FROM
