@@ -82,7 +82,7 @@ def test_this_machine_tells():
 def test_a_resumed_run_keeps_its_threads(tmp_path, monkeypatch):
     seen = []
 
-    def stopped(run):
+    def stopped(run, seen_already):
         seen.append(torch.get_num_threads())
         raise WorkError("stopped")
 
