@@ -185,8 +185,8 @@ def _prepare(config: Config, model: Classifier, device: torch.device) -> torch.m
             if isinstance(module, ResNet32):
                 fuse(module)
                 if config.amp == "bf16":  # before the capture of a step, which nothing may disturb
-                    channels, size = module.conv1.in_channels, config.input_size
-                    compile_ahead(module, torch.empty(1, channels, size, size, device=device))
+                    shape = (2, module.conv1.in_channels, config.input_size, config.input_size)
+                    compile_ahead(module, torch.empty(shape, dtype=torch.bfloat16, device=device))
     chosen = memory_format(model.backbone, config.input_size, device)
     model.backbone.to(memory_format=chosen)  # type: ignore[call-overload]
     return chosen

@@ -56,8 +56,7 @@ def forward_map(network: Any, images: Tensor) -> Tensor:
 def compile_ahead(network: Any, images: Tensor) -> None:
     """Compile the kernels for images like these, where there are some; `forward_map` says why not
     otherwise."""
-    plan = plan_for(network, images)
-    if plan.fits:
+    if can_run(network, images) and (plan := plan_for(network, images)).fits:
         with suppress(*UNFIT):
             kernels_on(images.device, plan.kernels)
 
