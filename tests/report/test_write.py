@@ -119,7 +119,8 @@ def test_a_baseline_with_other_settings_is_told(odd_run, odd_data, tmp_path):
     page = write_report(run).read_text("utf-8")
     assert (
         "The baseline is s, seed 0. It was trained with other settings: "
-        "stages.representation.epochs 2 instead of 1, stages.representation.lr 0.01 instead of 0.025."
+        "stages.representation.epochs 2 instead of 1, "
+        "stages.representation.lr 0.01 instead of 0.025."
     ) in page
 
 

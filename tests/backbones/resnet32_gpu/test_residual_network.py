@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from wcdas.backbones.resnet32_gpu import network as residual_network
-from wcdas.backbones.resnet32_gpu.network import can_run, fuse
+from wcdas.backbones.resnet32_gpu.network import can_run, compile_ahead, fuse
 from wcdas.backbones.resnets import ResNet32
 
 SHAPES = [  # channels, images, size
@@ -257,6 +257,24 @@ def test_kernels_that_cannot_be_compiled_cost_speed_alone(pair, pictures, monkey
         feature_map = in_bfloat16(network, x)
     torch.testing.assert_close(feature_map, in_bfloat16(plain, x))
     check_runs_as_written(network, x)
+
+
+def test_kernels_compiled_ahead_are_those_of_a_step(pair, pictures, kernels_of, monkeypatch):
+    network, _ = pair()
+    x, asked = pictures(), []
+
+    def compile_them(_, kernels):
+        asked.append(kernels)
+        return kernels_of(kernels)
+
+    monkeypatch.setattr(residual_network, "kernels_on", compile_them)
+    compile_ahead(network, x)  # float32 has none
+    assert not asked
+    with torch.autocast(x.device.type, torch.bfloat16):
+        compile_ahead(network, x)
+    in_bfloat16(network, x)
+    first, second = asked
+    assert first == second
 
 
 def test_bit_identical_runs_do_without_kernels(pair, pictures):
