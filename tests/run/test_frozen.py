@@ -287,6 +287,7 @@ def test_a_sweep_computes_features_once(folder, network, tmp_path):
     )
     assert not sweep.failed
     assert said.getvalue().count("frozen: resnet8") == 1
+    assert said.getvalue().count("  weights: file ") == 1
     model = SweepFolder(sweep.path).path / "ride-s1" / "model.safetensors"
     assert wcdas.load(model, device="cpu").predict(folder / "test" / "china" / "0.jpg").shape == (
         1,

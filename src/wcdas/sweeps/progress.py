@@ -1,7 +1,7 @@
 """What a person sees of a sweep: a live display on a terminal, a line a run without one."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from rich.console import Console, RenderableType
@@ -45,8 +45,10 @@ class SweepProgress:
         if self._live is not None:
             self._live.stop()
 
-    def announce(self, plan: Plan, dataset: Dataset, notes: Sequence[str]) -> None:
-        """Say what is about to be done."""
+    def announce(
+        self, plan: Plan, dataset: Dataset, notes: Sequence[str], weights: Iterable[str]
+    ) -> None:
+        """Say what is about to be done, and where weights came from."""
         methods, seeds, left = len(plan.methods), plan.seeds, len(self._left)
         todo = "" if left == len(self._epochs) else f", {left} of them to do"
         tell(
@@ -55,6 +57,7 @@ class SweepProgress:
             *(f"note: {note}" for note in notes),
             f"{methods} method{'s' * (methods > 1)} × {seeds} seed{'s' * (seeds > 1)}{todo}: "
             f"{', '.join(plan.methods)}",
+            *(f"  weights: {origin}" for origin in dict.fromkeys(weights) if origin),
             f"sweep folder: {self._folder.path}",
         )
 

@@ -57,7 +57,7 @@ def run_sweep(
     failures: dict[SweepRun, str] = {}
     with folder.claimed() as claim:
         progress = SweepProgress(console, folder, epochs)
-        progress.announce(plan, dataset, notes)
+        progress.announce(plan, dataset, notes, weights.values())
         waiting = folder.unfinished(plan)
         folder.write(plan, dataset)
         folder.write_results(plan, failures)
