@@ -14,6 +14,7 @@ from wcdas.errors import InputError
 from wcdas.files import (
     DamagedFile,
     MissingFile,
+    holder,
     locked,
     read_bytes,
     read_json,
@@ -100,6 +101,22 @@ def test_a_folder_is_one_process_s_at_a_time(tmp_path):
         pass
     with locked(tmp_path, ""):
         pass
+
+
+def test_who_is_at_work_in_a_folder(tmp_path):
+    assert holder(tmp_path) == ""
+    with locked(tmp_path, ""):
+        assert holder(tmp_path) == f"process {os.getpid()} on {os.uname().nodename}"
+    assert holder(tmp_path) == ""
+
+
+@pytest.mark.parametrize("text", [b"", b"process 1", b"process x on y", b"\xff", b"process -1 on "])
+def test_a_lock_file_of_another_tells_nothing(text, tmp_path):
+    (tmp_path / ".lock").write_bytes(text)
+    assert holder(tmp_path) == ""
+    (tmp_path / ".lock").unlink()
+    os.mkfifo(tmp_path / ".lock")
+    assert holder(tmp_path) == ""
 
 
 def test_a_dead_process_holds_nothing(tmp_path):

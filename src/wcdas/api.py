@@ -40,8 +40,10 @@ from wcdas.run.callbacks import Callback, Followers
 from wcdas.run.console import announce, busy, tell, warn
 from wcdas.run.finish import Outputs, finish
 from wcdas.run.folder import (
+    WAIT,
     RunFolder,
     check_free,
+    check_unused,
     failures_explained,
     new_folder,
     nothing_left_behind,
@@ -327,6 +329,8 @@ def _resume(
     if folder.path.is_file():
         raise InputError(f"--out is {out}, a file; expected the folder of a run to go on with")
     stored = folder.read_run()
+    if here.is_main:
+        check_unused(folder.path)
     config = unchanged(stored, request, data)
     count, finished = stored["info"].get("threads"), folder.is_finished
     if data is not None or not finished:
@@ -386,8 +390,7 @@ def _train(
             folder.claim()
         announce(console, config, dataset, folder, here.device, weights, notes)
         followers = Followers(around.callbacks if here.is_main else [], console)
-        remedy = "wait until it has ended, or choose another folder with --out"
-        alone = locked(folder.path, remedy) if here.is_main else nullcontext()
+        alone = locked(folder.path, WAIT) if here.is_main else nullcontext()
         with alone, nothing_left_behind(folder, created), stopped_with_others():
             if features is None and isinstance(trained_on, FrozenDataset):
                 with phases("features"):

@@ -126,6 +126,23 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
         os.close(directory)
 
 
+def holder(folder: Path) -> str:
+    """Say which process is at work in a folder; nothing where there is none."""
+    path = folder / LOCK
+    try:
+        held_by = path.read_text()[:200].strip() if path.is_file() else ""
+        _, pid, _, host = held_by.split()
+        if host == os.uname().nodename:
+            os.kill(int(pid), 0)  # asks whether it lives
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return held_by
+    except (OSError, ValueError, OverflowError):
+        pass
+    return ""
+
+
 @contextmanager
 def locked(folder: Path, remedy: str) -> Iterator[int]:
     """Keep other processes out of a folder that is there, and tell them who is in it.

@@ -55,10 +55,15 @@ def empty(file):
 
 @pytest.mark.parametrize("damage", [truncate, flip_a_bit, empty])
 def test_a_damaged_one_is_not_loaded(folder, damage):
-    damage(newest(folder))
-    assert checkpoint.load_latest(folder)["step"] == 20
-    damage(min(folder.glob("*.pt")))
-    assert checkpoint.load_latest(folder) is None
+    last, first, told = newest(folder), min(folder.glob("*.pt")), []
+    assert checkpoint.load_latest(folder, told.append)["step"] == 30
+    assert not told
+    damage(last)
+    assert checkpoint.load_latest(folder, told.append)["step"] == 20
+    assert told.pop() == f"{last} is damaged, so the run goes on from the one before"
+    damage(first)
+    assert checkpoint.load_latest(folder, told.append) is None
+    assert told == [f"{last}, {first} are damaged, so the run goes on from its beginning"]
 
 
 def test_a_torn_write_leaves_nothing_to_load_and_is_cleared_away(folder):

@@ -146,6 +146,18 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(run, name):
         wcdas.load(run.path) if model else wcdas.write_report(run.path)
 
 
+def test_a_run_at_work_is_named_before_any_work(run, monkeypatch):
+    (run.path / "metrics.json").unlink()
+    monkeypatch.setattr("wcdas.api.open_data", None)
+    busy = r"is in use by process .* another folder with --out"
+    with locked(run.path, ""):
+        for resume in (False, True):
+            with pytest.raises(InputError, match=busy):
+                wcdas.train(out=run.path, resume=resume, device="cpu", report=False)
+        with pytest.raises(InputError, match=r"is not finished: process .* is at work on it"):
+            wcdas.write_report(run.path)
+
+
 def test_a_run_at_work_is_left_alone(run):
     (run.path / "metrics.json").unlink()
     with (

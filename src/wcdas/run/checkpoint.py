@@ -6,12 +6,14 @@ that was torn or damaged is recognised and the one before it is loaded.
 
 import hashlib
 import io
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from wcdas.data.classes import some
 from wcdas.errors import InputError, WorkError, first_line
 from wcdas.files import read_bytes, write_synced
 from wcdas.shapes import check_shape
@@ -36,14 +38,25 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     return path
 
 
-def load_latest(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole, or None."""
+def load_latest(
+    folder: Path, warn: Callable[[str], object] = lambda _: None
+) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole, or None; `warn` is told of damaged ones."""
+    damaged: list[str] = []
+    found = None
     for path in _newest_first(folder):
         with suppress(InputError):  # a pipe, or a folder
             data = read_bytes(path)
             if hashlib.sha256(data).hexdigest()[:16] == path.stem.split("-")[1]:
-                return _loaded(path, data)
-    return None
+                found = path, data
+                break
+        damaged.append(str(path))
+    if damaged:
+        several, start = len(damaged) > 1, "the one before" if found else "its beginning"
+        warn(
+            f"{some(damaged)} {'are' if several else 'is'} damaged, so the run goes on from {start}"
+        )
+    return _loaded(*found) if found else None
 
 
 def _loaded(path: Path, data: bytes) -> dict[str, Any]:

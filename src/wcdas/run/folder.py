@@ -20,6 +20,7 @@ from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
 from wcdas.files import (
     DamagedFile,
     MissingFile,
+    holder,
     read_bytes,
     read_json,
     read_json_lines,
@@ -33,6 +34,8 @@ from wcdas.run.model_file import is_whole
 from wcdas.run.origin import code, versions
 from wcdas.run.spec import Config, as_table
 from wcdas.shapes import check_shape
+
+WAIT = "wait until it has ended, or choose another folder with --out"
 
 
 class RunFolder:
@@ -155,6 +158,8 @@ class RunFolder:
         """Return the error for a run that has no result."""
         if self.failure.exists():
             return InputError(f"{self.path} failed: {read_text(self.failure).strip()}")
+        if at_work := holder(self.path):
+            return InputError(f"{self.path} is not finished: {at_work} is at work on it")
         return InputError(f"{self.path} is not finished; go on with: {again(self.path)}")
 
 
@@ -207,6 +212,7 @@ def check_free(path: Path) -> None:
         used = path.is_dir() and any(not file.name.startswith(".") for file in path.iterdir())
     except OSError as error:
         raise InputError(f"the output folder {path} cannot be read ({error.strerror})") from None
+    check_unused(path)
     if used:
         begun = any((path / name).exists() for name in ("run.toml", "sweep.toml", "paper.json"))
         goes_on = begun and not RunFolder(path).failure.exists()
@@ -218,6 +224,12 @@ def check_free(path: Path) -> None:
         raise InputError(
             f"the output folder {path} cannot be written ({reason}); choose another with --out"
         )
+
+
+def check_unused(path: Path) -> None:
+    """Refuse a folder that another process is at work in."""
+    if at_work := holder(path):
+        raise InputError(f"{path} is in use by {at_work}; {WAIT}")
 
 
 def finished_runs(path: Path) -> list[Path]:

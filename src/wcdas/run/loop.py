@@ -2,6 +2,7 @@
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypedDict
 
 import torch
@@ -80,7 +81,8 @@ class Loop:
         """Train from the beginning, or from the last checkpoint in the folder; return features and
         logits of the test images, where the last that was done was to look at them."""
         run, optimizer = self.run, None
-        state = checkpoint.load_latest(run.folder.checkpoints)
+        told = partial(warn, self.console) if run.ranks.is_main else lambda _: None
+        state = checkpoint.load_latest(run.folder.checkpoints, told)
         if state is not None:
             with self._fits():
                 check_shape(state, Place, "it")

@@ -13,7 +13,7 @@ from wcdas.integrations import create_callbacks
 from wcdas.methods import find_method, is_shipped
 from wcdas.processes import Ranks
 from wcdas.run.build import build_run
-from wcdas.run.folder import new_folder
+from wcdas.run.folder import check_unused, new_folder
 from wcdas.run.frozen import FrozenDataset
 from wcdas.run.settings import changes, check_same, same_data, short_name
 from wcdas.run.spec import Config, Table, as_table, build, flat
@@ -36,6 +36,7 @@ def begin(
             raise InputError("--resume needs to know which sweep; name its folder with --out")
         folder = SweepFolder(Path(out))
         before, stored = folder.read()
+        check_unused(folder.path)
         plan = extended(before, asked)
     else:
         plan = new_plan(asked)
