@@ -96,13 +96,17 @@ def read_json_lines(path: Path, hint: Any, remedy: str) -> list[Any]:
 
 
 def _parsed(path: Path, hint: Any, parse: Any, remedy: str) -> Any:
+    end = f"; {remedy}" if remedy else ""
     try:
-        value = parse(read_text(path))
-        check_shape(value, hint, path.name)
+        text = read_text(path)
     except MissingFile:
         raise
+    except InputError as error:
+        raise DamagedFile(f"{error}{end}") from None
+    try:
+        value = parse(text)
+        check_shape(value, hint, path.name)
     except (ValueError, RecursionError) as error:
-        end = f"; {remedy}" if remedy else ""
         reason = " ".join(str(error).split())
         raise DamagedFile(f"{path} is damaged: {reason}{end}") from None
     return value
