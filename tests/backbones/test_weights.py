@@ -105,7 +105,7 @@ def test_shapes_and_names_that_do_not_fit(tmp_path):
     assert "stranger is unknown" in message
 
 
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.filterwarnings("error:Detected pickle protocol")
 def test_code_in_a_pickle_is_never_run(tmp_path):
     class Bomb:
         def __reduce__(self):

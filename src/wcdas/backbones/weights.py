@@ -1,6 +1,7 @@
 """Weights of a backbone from a file, in which nothing is executed."""
 
 import pickle
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +50,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch, about how the file was written
+            stored = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # readers of other packages stumble anywhere over other contents
         raise InputError(f"weights file {str(path)!r} {_reason(path, error)}") from None
     for key in ("state_dict", "model"):

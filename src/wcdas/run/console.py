@@ -18,6 +18,7 @@ from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
 
 LINES_PER_STAGE = 10
+SOON = 2.0  # seconds of a look at images in which there is nothing to tell
 ALGORITHMS = {"sgd": "SGD", "adamw": "AdamW"}
 
 
@@ -131,7 +132,7 @@ class ImageProgress(Progress):
             facts += f", {self._computed / seconds:,.0f}/s, {clock(left)} left"
         self.update(self._task, completed=done, facts=facts)
         lines = done * LINES_PER_STAGE // self._images
-        if not self._shown and self._computed and lines > self._lines:
+        if not self._shown and seconds > SOON and self._computed and lines > self._lines:
             self._lines = lines
             tell(self.told, f"{self._what}: {facts}")
 
