@@ -3,11 +3,14 @@
 import json
 import os
 import shutil
+import tomllib
 
 import pytest
+import tomli_w
 import torch
 
 import wcdas
+from wcdas.deploy import export
 from wcdas.errors import InputError, WorkError
 from wcdas.files import locked
 from wcdas.run import checkpoint
@@ -144,6 +147,17 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(run, name):
     model = name == "model.safetensors"
     with pytest.raises(InputError, match=r"is a pipe|is not finished"):
         wcdas.load(run.path) if model else wcdas.write_report(run.path)
+
+
+@pytest.mark.parametrize("missing", ["seed", "backbone", "calibration", "input_size", "augment"])
+def test_what_run_toml_does_not_say_is_as_by_default(run, missing):
+    """An older version may not have had it."""
+    table = tomllib.loads((run.path / "run.toml").read_text("utf-8"))
+    del table[missing]
+    (run.path / "run.toml").write_text(tomli_w.dumps(table), "utf-8")
+    assert missing in run.read_run()
+    wcdas.write_report(run.path)
+    export(run.path, "card", run.path / "card.md")
 
 
 def test_a_run_at_work_is_named_before_any_work(run, monkeypatch):

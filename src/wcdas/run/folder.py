@@ -32,7 +32,7 @@ from wcdas.interrupt import number_of
 from wcdas.run.contents import LogLine, Metrics, RunTable
 from wcdas.run.model_file import is_whole
 from wcdas.run.origin import code, versions
-from wcdas.run.spec import Config, as_table
+from wcdas.run.spec import Config, as_table, with_defaults
 from wcdas.shapes import check_shape
 
 WAIT = "wait until it has ended, or choose another folder with --out"
@@ -97,7 +97,7 @@ class RunFolder:
             ) from None
         with explained(f"{self._run} is damaged: ", after=f"; {remedy}"):
             check_shape(table, Config, self._run.name)
-        return table
+        return with_defaults(table)
 
     def log(self, line: dict[str, Any]) -> None:
         with self._log.open("a", encoding="utf-8") as file:

@@ -473,6 +473,20 @@ def unread_keys(config: Config, name: str) -> dict[str, str]:
     return {item: reason for item, reason in reasons.items() if reason}
 
 
+def with_defaults(table: Table) -> Table:
+    """Fill in the settings that a run.toml does not have, such as one of an older version; its
+    stages stay as they are."""
+    full = dict(table)
+    for item in dataclasses.fields(Config):
+        if item.default_factory is not dataclasses.MISSING:
+            default = item.default_factory()
+            own = as_table(default) if dataclasses.is_dataclass(default) else default
+            full[item.name] = own | table.get(item.name, {})
+        elif item.default is not dataclasses.MISSING:
+            full.setdefault(item.name, item.default)
+    return full
+
+
 def as_table(config: Any) -> dict[str, Any]:
     """The nested table of a configuration, as `build` takes it and TOML writes it."""
     table: dict[str, Any] = {}
