@@ -7,7 +7,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,8 @@ def holder(folder: Path) -> str:
         held_by = path.read_text()[:200].strip() if path.is_file() else ""
         _, pid, _, host = held_by.split()
         if host == os.uname().nodename:
-            os.kill(int(pid), 0)  # asks whether it lives
+            with suppress(PermissionError):  # it lives, and is another user's
+                os.kill(int(pid), 0)  # asks whether it lives
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,7 @@ from wcdas.run.phases import Phases
 
 def test_a_phase_inside_another_counts_once(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     phases = Phases()
     now[0] = 1
     with phases("training"):
