@@ -205,8 +205,8 @@ def test_the_kernel_changes_at_2000_classes_and_the_loss_does_not():
 
 @pytest.mark.parametrize("classes", [40, 2_100])
 def test_compile_func_and_export_on_both_kernels(classes):
-    head = WCDASHead(8, classes, init="he")
-    features, labels = torch.randn(5, 8), torch.arange(5)
+    head = WCDASHead(8, classes, init="he").double()
+    features, labels = torch.randn(5, 8, dtype=torch.float64), torch.arange(5)
     expected = head.loss(features, labels)
     expected.backward()
     wanted = {k: p.grad.clone() for k, p in head.named_parameters()}

@@ -3,9 +3,13 @@
 Autograd would keep eight matrices of batch × classes; this keeps one, or none where even that is
 large: then the backward pass computes it again. First derivatives only.
 
-With e = ∂L/∂z, D = q² + 2ρu and d = e·z/D for every sample and class, all else follows from d:
+The reciprocal of a logit is linear in u = 1 − cos θ,
 
-    ∂L/∂cos θ = 2ρd,   ∂L/∂w_ρ = 2ρ/(1 + ρ) Σ d(q² − u(1 + ρ²)),   ∂L/∂s = Σ d·D/s.
+    1/z = a + b·u,   a = 2πq/(s(1 + ρ)),   b = 4πρ/(sq(1 + ρ)),
+
+so that with e = ∂L/∂z and d = e·z² for every sample and class all else follows from d:
+
+    ∂L/∂cos θ = bd,   ∂L/∂w_ρ = Σ (2ρad − (1 + ρ²)bdu)/(1 + ρ),   ∂L/∂s = Σ (ad + bdu)/s.
 
 The negatives go through matrix products; the target column is apart, in exact form.
 """
@@ -21,6 +25,7 @@ from wcdas.heads.functional.arithmetic import matmul, unit
 from wcdas.heads.functional.plain import Parts, target_u
 
 CHUNK = 2**22  # elements of batch × classes worked on at once
+CPU_CHUNK = 2**20  # on a CPU, whose caches hold that much
 KEPT = 2**26  # elements of batch × classes kept for the backward pass, at most
 
 
@@ -34,7 +39,8 @@ def wcdas_losses(
     log_prior: Tensor | None = None,
 ) -> Tensor:
     """The same as `wcdas.heads.functional.plain.wcdas_losses`, with first derivatives only."""
-    parts = of_classes(features, weight, w_rho, scale, labels, log_prior)
+    smooth = label_smoothing > 0
+    parts = of_classes(features, weight, w_rho, scale, labels, log_prior, with_total=smooth)
     return parts.losses(len(weight), label_smoothing)
 
 
@@ -45,32 +51,31 @@ def of_classes(
     scale: Tensor,
     labels: Tensor,
     log_prior: Tensor | None,
+    with_total: bool,
 ) -> Parts:
-    """The parts of some classes; a label of −1 is a class that is not among them, its target 0."""
-    parts = _Parts.apply(features, weight, w_rho, scale, labels, log_prior)
+    """The parts of some classes; a label of −1 is a class that is not among them, its target 0.
+
+    The total is 0 where it is not asked for.
+    """
+    parts = _Parts.apply(features, weight, w_rho, scale, labels, log_prior, with_total)
     return Parts(*parts[:3])
 
 
-class _Density:
-    """The terms of s·f(ρ, θ) and its derivatives, for some classes."""
+class _OneByOne(torch.autograd.Function):
+    """`vmap` calls it for one after another, since it writes into tensors of its own."""
 
-    def __init__(self, w_rho: Tensor, scale: Tensor) -> None:
-        self.rho, self.q, self.scale = w_rho.sigmoid(), (-w_rho).sigmoid(), scale
-        self.numerator = scale * self.q * (1 + self.rho) / (2 * math.pi)
-
-    def denominator(self, u: Tensor) -> Tensor:
-        return self.q.square() + 2 * self.rho * u
-
-    def gradients(self, d: Tensor, du: Tensor) -> tuple[Tensor, Tensor]:
-        """∂L/∂w_ρ and each class's part of ∂L/∂s from d and d·u, summed over the batch."""
-        rho, q_squared = self.rho, self.q.square()
-        grad_w_rho = 2 * rho / (1 + rho) * (q_squared * d - (1 + rho.square()) * du)
-        return grad_w_rho, (q_squared * d + 2 * rho * du) / self.scale
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+        calls = []
+        for i in range(info.batch_size):
+            own = zip(inputs, in_dims, strict=True)
+            calls.append(cls.apply(*(t if dim is None else t.select(dim, i) for t, dim in own)))
+        outputs = zip(*calls, strict=True)
+        joined = [None if each[0] is None else torch.stack(each) for each in outputs]
+        return tuple(joined), tuple(None if t is None else 0 for t in joined)
 
 
-class _Parts(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Parts(_OneByOne):
     @staticmethod
     def forward(
         features: Tensor,
@@ -79,57 +84,62 @@ class _Parts(torch.autograd.Function):
         scale: Tensor,
         labels: Tensor,
         log_prior: Tensor | None,
+        with_total: bool,
     ) -> tuple[Tensor, ...]:
         x, x_norm = unit(features)
         w_norm = torch.linalg.vector_norm(weight, dim=1)
         w_y = weight[labels] * _inverse(w_norm[labels]).unsqueeze(1)
         u_y = target_u(x, x_norm, w_y, w_norm[labels])
-        of_target = _Density(w_rho[labels], scale)
-        z_y = of_target.numerator / of_target.denominator(u_y)
+        a, b = _line(w_rho, scale)
+        z_y = 1 / (a[labels] + b[labels] * u_y)
         if log_prior is not None:
             z_y = z_y + log_prior[labels]
         z_y = torch.where(labels < 0, 0, z_y)
 
         batch, num_classes = len(labels), len(weight)
-        lse, total, kept = torch.full_like(z_y, -torch.inf), z_y, []
-        for classes in _chunks(batch, num_classes):
-            u = _one_minus_cosine(x, weight[classes], w_norm[classes])
-            density = _Density(w_rho[classes], scale)
-            z = density.numerator / density.denominator(u)
+        lse = torch.full_like(z_y, -torch.inf)
+        total = z_y.clone() if with_total else torch.zeros_like(z_y)
+        kept = x.new_empty(num_classes if batch * num_classes <= KEPT else 0, batch)
+        for classes in _chunks(x, num_classes):
+            u = _one_minus_cosine(weight[classes], w_norm[classes], x)
+            if len(kept):
+                kept[classes] = u
+            z = torch.addcmul(a[classes, None], b[classes, None], u).reciprocal_()
             if log_prior is not None:
-                z = z + log_prior[classes]
-            total = total + _replace_target(z, labels, classes, 0.0).sum(1)
-            negatives = _replace_target(z, labels, classes, -torch.inf)
-            lse = torch.logaddexp(lse, negatives.logsumexp(1))
-            if batch * num_classes <= KEPT:
-                kept.append(u)
-        return lse, z_y, total, u_y, w_norm, *kept
+                z += log_prior[classes, None]
+            if with_total:
+                total = total + _set_target(z, labels, classes, 0.0).sum(0)
+            negatives = _set_target(z, labels, classes, -torch.inf)
+            lse = torch.logaddexp(lse, negatives.logsumexp(0))
+        return lse, z_y, total, u_y, w_norm, kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         lse, _, _, *others = output
         ctx.mark_non_differentiable(*others)
-        ctx.save_for_backward(*inputs, lse, *others)
+        ctx.save_for_backward(*inputs[:-1], lse, *others)
+        if not torch.compiler.is_compiling():  # then there is no such switch, and no need of it
+            ctx.set_materialize_grads(False)  # no matrix of zeros for what is kept
 
     @staticmethod
-    def backward(
-        ctx: Any, by_lse: Tensor, by_target: Tensor, by_total: Tensor, *_: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        gradients = _Gradients.apply(by_lse, by_target, by_total, *ctx.saved_tensors)
-        to_features, to_weight, to_w_rho, to_scale, to_log_prior = gradients
-        return to_features, to_weight, to_w_rho, to_scale, None, to_log_prior
+    def backward(ctx: Any, *by: Tensor | None) -> tuple[Tensor | None, ...]:
+        of_features, *of_classes, _, of_log_prior, _ = ctx.needs_input_grad
+        asked = of_features, any(of_classes), of_log_prior
+        *gradients, to_log_prior = _Gradients.apply(*asked, *by[:3], *ctx.saved_tensors)
+        return *gradients, None, to_log_prior, None
 
 
-class _Gradients(torch.autograd.Function):
+class _Gradients(_OneByOne):
     """The backward pass as a function of its own, which refuses to be differentiated again."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        by_lse: Tensor,
-        by_target: Tensor,
-        by_total: Tensor,
+        of_features: bool,
+        of_classes: bool,
+        of_log_prior: bool,
+        by_lse: Tensor | None,
+        by_target: Tensor | None,
+        by_total: Tensor | None,
         features: Tensor,
         weight: Tensor,
         w_rho: Tensor,
@@ -139,53 +149,60 @@ class _Gradients(torch.autograd.Function):
         lse: Tensor,
         u_y: Tensor,
         w_norm: Tensor,
-        *kept: Tensor,
+        kept: Tensor,
     ) -> tuple[Tensor | None, ...]:
+        by_lse, by_target = (
+            torch.zeros_like(lse) if by is None else by for by in (by_lse, by_target)
+        )
         x, x_norm = unit(features)
-        batch, num_classes = len(labels), len(weight)
-
-        to_x = torch.zeros_like(x)
-        to_weight, to_w_rho, to_scale, to_log_prior = [], [], [], []
-        for i, classes in enumerate(_chunks(batch, num_classes)):
-            w, inverse_norm = weight[classes], _inverse(w_norm[classes])
-            u = kept[i] if kept else _one_minus_cosine(x, w, w_norm[classes])
-            density = _Density(w_rho[classes], scale)
-            D = density.denominator(u)
-            z = density.numerator / D
-            p = z if log_prior is None else z + log_prior[classes]
-            p = (p - lse.unsqueeze(1)).exp()
-            e = p * by_lse.unsqueeze(1) + by_total.unsqueeze(1)
-            e = _replace_target(e, labels, classes, 0.0)
-            d = e * z / D
-            sum_d, sum_du = d.sum(0), (d * u).sum(0)
-            grad_w_rho, grad_scale = density.gradients(sum_d, sum_du)
-            to_w_rho.append(grad_w_rho)
-            to_scale.append(grad_scale)
+        a, b = _line(w_rho, scale)
+        inverse_norm = _inverse(w_norm)
+        to_x, to_weight = torch.zeros_like(x), torch.empty_like(weight)
+        sum_d, sum_du, sum_e = (torch.empty_like(w_norm) for _ in range(3))
+        for classes in _chunks(x, len(weight)):
+            w, b_over_norm = weight[classes], b[classes] * inverse_norm[classes]
+            u = kept[classes] if len(kept) else _one_minus_cosine(w, w_norm[classes], x)
+            z = torch.addcmul(a[classes, None], b[classes, None], u).reciprocal_()
+            e = z - lse
             if log_prior is not None:
-                to_log_prior.append(e.sum(0))
-            d = d * (2 * density.rho * inverse_norm)
-            to_x = to_x + matmul(d, w)
-            radial = 2 * density.rho * inverse_norm.square() * (sum_d - sum_du)
-            to_weight.append(matmul(d.mT, x) - radial.unsqueeze(1) * w)
-        to_x = to_x - (to_x * x).sum(1, keepdim=True) * x
+                e += log_prior[classes, None]
+            e.exp_().mul_(by_lse)
+            if by_total is not None:
+                e += by_total
+            _set_target(e, labels, classes, 0.0)
+            if of_log_prior:
+                sum_e[classes] = e.sum(1)
+            d = e.mul_(z).mul_(z)
+            if of_classes:
+                sum_d[classes] = d.sum(1)
+                sum_du[classes] = (d * u).sum(1)
+            d *= b_over_norm.unsqueeze(1)
+            if of_features:
+                to_x += matmul(d.mT, w)
+            if of_classes:
+                radial = b_over_norm * inverse_norm[classes] * (sum_d[classes] - sum_du[classes])
+                to_weight[classes] = matmul(d, x).addcmul_(radial.unsqueeze(1), w, value=-1)
 
-        target = _Density(w_rho[labels], scale)
-        inverse_norm_y = _inverse(w_norm[labels]).unsqueeze(1)
-        w_y = weight[labels] * inverse_norm_y
-        D_y = target.denominator(u_y)
-        e_y = torch.where(labels < 0, 0, by_target + by_total)
-        d_y = e_y * target.numerator / D_y / D_y
-        grad_w_rho, grad_scale = target.gradients(d_y, d_y * u_y)
-        d_y, u_y = (2 * target.rho * d_y).unsqueeze(1), u_y.unsqueeze(1)
-        to_x = to_x + d_y * ((w_y - x) + u_y * x)
-        to_w_y = d_y * ((x - w_y) + u_y * w_y) * inverse_norm_y
-        own = labels % num_classes  # where there is none, zeros are added to the last class
+        e_y = by_target if by_total is None else by_target + by_total
+        e_y = torch.where(labels < 0, 0, e_y)
+        d_y = e_y / (a[labels] + b[labels] * u_y).square()
+        own = labels % len(weight)  # where there is none, zeros are added to the last class
+        sum_e.index_add_(0, own, e_y)
+        sum_d.index_add_(0, own, d_y)
+        sum_du.index_add_(0, own, d_y * u_y)
+        inverse_norm_y, u_y = inverse_norm[labels].unsqueeze(1), u_y.unsqueeze(1)
+        w_y, bd_y = weight[labels] * inverse_norm_y, (b[labels] * d_y).unsqueeze(1)
+        if of_features:
+            to_x = to_x - (to_x * x).sum(1, keepdim=True) * x + bd_y * ((w_y - x) + u_y * x)
+        if of_classes:
+            to_weight.index_add_(0, own, bd_y * ((x - w_y) + u_y * w_y) * inverse_norm_y)
+        rho, ad, bdu = w_rho.sigmoid(), a * sum_d, b * sum_du
         return (
-            to_x * _inverse(x_norm).unsqueeze(1),
-            _joined(to_weight).index_add_(0, own, to_w_y),
-            _joined(to_w_rho).index_add_(0, own, grad_w_rho),
-            _joined(to_scale).sum() + grad_scale.sum(),
-            None if log_prior is None else _joined(to_log_prior).index_add_(0, own, e_y),
+            to_x * _inverse(x_norm).unsqueeze(1) if of_features else None,
+            to_weight if of_classes else None,
+            (2 * rho * ad - (1 + rho.square()) * bdu) / (1 + rho) if of_classes else None,
+            (ad + bdu).sum() / scale if of_classes else None,
+            sum_e if of_log_prior else None,
         )
 
     @staticmethod
@@ -200,27 +217,30 @@ class _Gradients(torch.autograd.Function):
         )
 
 
-def _chunks(batch: int, num_classes: int) -> Iterator[slice]:
-    width = max(1, CHUNK // max(1, batch))
+def _chunks(x: Tensor, num_classes: int) -> Iterator[slice]:
+    width = max(1, (CPU_CHUNK if x.is_cpu else CHUNK) // max(1, len(x)))
     for start in range(0, num_classes, width):
         yield slice(start, min(start + width, num_classes))
 
 
-def _one_minus_cosine(x: Tensor, weight: Tensor, w_norm: Tensor) -> Tensor:
-    return (1 - matmul(x, weight.mT) * _inverse(w_norm)).clamp_min(0)
+def _line(w_rho: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """a and b of every class."""
+    rho, q = w_rho.sigmoid(), (-w_rho).sigmoid()
+    over = 2 * math.pi / (scale * (1 + rho))
+    return over * q, over * 2 * rho / q
 
 
-def _replace_target(matrix: Tensor, labels: Tensor, classes: slice, value: float) -> Tensor:
-    """The columns of some classes, with the target's entry replaced in the rows that have it."""
-    column = (labels - classes.start).clamp(0, matrix.shape[1] - 1).unsqueeze(1)
-    here = ((labels >= classes.start) & (labels < classes.stop)).unsqueeze(1)
-    return matrix.scatter(1, column, torch.where(here, value, matrix.gather(1, column)))
+def _one_minus_cosine(weight: Tensor, w_norm: Tensor, x: Tensor) -> Tensor:
+    return matmul(weight, x.mT).mul_(-_inverse(w_norm).unsqueeze(1)).add_(1).clamp_min_(0)
+
+
+def _set_target(matrix: Tensor, labels: Tensor, classes: slice, value: float) -> Tensor:
+    """Replace the target's entry, in the columns that have it among these classes."""
+    row = (labels - classes.start).clamp(0, len(matrix) - 1).unsqueeze(0)
+    here = (labels >= classes.start) & (labels < classes.stop)
+    return matrix.scatter_(0, row, torch.where(here, value, matrix.gather(0, row)))
 
 
 def _inverse(norm: Tensor) -> Tensor:
     """1 / ‖v‖, and 0 for a zero vector."""
     return torch.where(norm == 0, 0, 1 / norm)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)

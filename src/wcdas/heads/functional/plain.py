@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
     negatives: Tensor  # lse_{j≠y} z_j
     target: Tensor  # z_y
-    total: Tensor  # Σ_j z_j
+    total: Tensor  # Σ_j z_j, for label smoothing
 
     def losses(self, num_classes: int, label_smoothing: float) -> Tensor:
         """softplus(lse_{j≠y} z_j − z_y), and with label smoothing ε
