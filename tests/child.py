@@ -1,10 +1,11 @@
 """`wcdas …` in a process of its own, to which something happens after a certain step.
 
 The step is named by the epochs logged before it, and its number in the epoch. There the process
-may be killed ("kill"), killed while it writes its next file ("tear"), or wait until it is asked to
-stop ("hold"). It may also wait where a function is called ("stay", "wcdas.api.finish"), or, as the
-last of two, before it measures until it is asked to stop ("measure"), and says so; or call a
-function when there is a file ("late", "wcdas.api.new_folder", "run/run.toml"). As a program:
+may be killed ("kill"), if it is the last of several and torchrun has not started them again ("kill
+one"), killed while it writes its next file ("tear"), or wait until it is asked to stop ("hold"). It
+may also wait where a function is called ("stay", "wcdas.api.finish"), or, as the last of two,
+before it measures until it is asked to stop ("measure"), and says so; or call a function when there
+is a file ("late", "wcdas.api.new_folder", "run/run.toml"). As a program:
 `python child.py hold 1 0 train …`.
 """
 
@@ -78,7 +79,9 @@ def let(what: str, *where: Any) -> None:
 
     def reached(self: Loop, stage: StageTraining, at: int) -> tuple[bool, bool]:
         if (self.epochs, at) == (epochs, step):
-            if what == "kill":
+            first = os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
+            last = os.environ.get("RANK") == str(int(os.environ.get("WORLD_SIZE", 1)) - 1)
+            if what == "kill" or (what == "kill one" and first and last):
                 end()
             elif what == "tear":
                 os.fsync = end

@@ -30,6 +30,9 @@ from wcdas.processes import (
     choose_device,
     on_device,
     ranks,
+    recalled,
+    remember,
+    restarts,
     spare_cores,
     stopped_with_others,
 )
@@ -145,9 +148,11 @@ def train(
     name = short_name(source)
     check_keys(request.layers, request.method)
     check_effect([(request.check(name), request.layers)])  # before images are read
-    if out is not None:
+    if out is not None and not restarts():
         check_free(Path(out))
     with ranks(device) as here:
+        if begun := agreed(here, lambda: _begun_before(out)):
+            return _resume(begun, request, data, skip_bad, here, around)
         with busy(console, "reading the data"), around.phases("data"):
             opened = _open(source, request.data, skip_bad, name)
             dataset = request.ask_about_mirroring(opened)
@@ -157,7 +162,7 @@ def train(
         check_effect([(config, request.layers)])
         run_name = f"{name}-{config.method}-s{config.seed}"
         # By the first process, before it makes the folder.
-        folder = RunFolder(agreed(here, lambda: new_folder(out, run_name)))
+        folder = RunFolder(agreed(here, lambda: _chosen_folder(out, run_name)))
         count, why = threads_for(config, here.device.type)
         notes += [why] if why else []
         seen = seen_by(config, dataset)
@@ -312,6 +317,21 @@ class Surroundings:
     report: bool
     console: Console | None = None
     phases: Phases = field(default_factory=Phases)
+
+
+def _begun_before(out: str | Path | None) -> Path | None:
+    """Return the folder of the run that torchrun has restarted, if the run had begun."""
+    if not restarts():
+        return None
+    path = Path(out) if out is not None else Path(recalled("folder"))
+    return path if RunFolder(path).exists else None
+
+
+def _chosen_folder(out: str | Path | None, name: str) -> Path:
+    """Choose the folder of a new run; torchrun remembers it, should it restart the run."""
+    path = new_folder(out, name)
+    remember("folder", str(path))
+    return path
 
 
 def _resume(

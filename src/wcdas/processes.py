@@ -63,7 +63,7 @@ def ranks(device: str) -> Iterator[Ranks]:
     with stopped_with_parent() if dist.is_torchelastic_launched() else nullcontext():
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
             _meet()
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", **_of_this_start())
         try:
             yield Ranks(dist.get_rank(), dist.get_world_size(), chosen)
         except BaseException as error:
@@ -80,10 +80,10 @@ def _meet() -> None:
     PyTorch would wait half an hour for either, and no signal ends that.
     """
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    came = f"wcdas {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    came = f"wcdas {restarts()}"
     try:
         socket.create_connection(place, timeout=10).close()
-        store = dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
+        store = _store()
         store.add(came, 1)
         end = time.monotonic() + MEETING_SECONDS
         while store.add(came, 0) < int(os.environ["WORLD_SIZE"]) and time.monotonic() < end:
@@ -92,6 +92,44 @@ def _meet() -> None:
         raise Stopped(signal.SIGTERM) from None
     except OSError:  # which shows when they begin
         pass
+
+
+def _of_this_start() -> dict[str, Any]:
+    """Where processes find each other, apart from those that torchrun has started before.
+
+    They would look for these, since PyTorch writes all addresses to one place. torchrun counts its
+    starts on each machine by itself, so those on several machines are left to PyTorch.
+    """
+    world = int(os.environ["WORLD_SIZE"])
+    if (store := _store()) is None or int(os.environ.get("LOCAL_WORLD_SIZE", world)) != world:
+        return {}
+    own = dist.PrefixStore(f"wcdas start {restarts()}", store)  # type: ignore[attr-defined]
+    return {"store": own, "rank": int(os.environ["RANK"]), "world_size": world}
+
+
+def restarts() -> int:
+    """How often torchrun has started these processes again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+
+
+def remember(name: str, value: str) -> None:
+    """Let torchrun keep a text for the processes that it starts in the place of these."""
+    if (store := _store()) is not None:
+        store.set(f"wcdas {name}", value)
+
+
+def recalled(name: str) -> str:
+    """What processes that were here before remembered; empty where it is nothing."""
+    store, key = _store(), f"wcdas {name}"
+    return store.get(key).decode() if store is not None and store.check([key]) else ""
+
+
+def _store() -> Any:
+    """torchrun's store, which outlives the processes; None where they are not torchrun's."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+        return None
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.TCPStore(*place, wait_for_workers=False)  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -210,6 +248,45 @@ def count() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def rank() -> int:
+    """Which of them this is, from 0 on."""
+    return dist.get_rank() if count() > 1 else 0
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """How many of a total each process has, as `torch.chunk` cuts them; the last may have none."""
+    each = -(-total // parts)
+    return [min(each, max(0, total - part * each)) for part in range(parts)]
+
+
+def of_the_first(value: T) -> T:
+    """What the first process has, in all of them."""
+    told = [value]
+    if count() > 1:
+        dist.broadcast_object_list(told)
+    return told[0]
+
+
+def everyones(value: T) -> list[T]:
+    """What each process has, in all of them."""
+    told: list[Any] = [value] * count()
+    if count() > 1:
+        dist.all_gather_object(told, value)
+    return told
+
+
+def device_of_exchange() -> torch.device:
+    """Where tensors are that the processes exchange: on the GPUs with NCCL, else on the CPU."""
+    nccl = count() > 1 and dist.get_backend() == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+
+
+def meet() -> None:
+    """Wait until all processes have come here."""
+    if count() > 1:
+        dist.barrier()
+
+
 def total(values: Tensor) -> Tensor:
     """The sum over all processes; the values themselves where there is one."""
     return _reduced(values, dist.ReduceOp.SUM)
@@ -237,7 +314,7 @@ def gather(rows: Tensor) -> Tensor:
     """The rows of all processes, joined; each may have another number of rows."""
     if count() == 1:
         return rows
-    device = rows.device if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = device_of_exchange()
     rows = rows.to(device)
     counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(count())]
     dist.all_gather(counts, torch.tensor([len(rows)], device=device))
@@ -273,15 +350,16 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
-        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, rows.contiguous())
-        return torch.cat(parts)
+        rows = rows.contiguous()
+        gathered = rows.new_empty(dist.get_world_size() * len(rows), *rows.shape[1:])
+        dist.all_gather_into_tensor(gathered, rows)
+        return gathered
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(gradient)
-        return gradient.tensor_split(dist.get_world_size())[dist.get_rank()]
+        own = gradient.new_empty(len(gradient) // dist.get_world_size(), *gradient.shape[1:])
+        dist.reduce_scatter_tensor(own, gradient.contiguous())
+        return own
 
 
 def joined(rows: Tensor, sizes: list[int]) -> Tensor:
@@ -298,6 +376,8 @@ def of_the_mean(parameter: Tensor, *, shared: bool) -> Tensor:
         parameter: of the classes that this process has.
         shared: all processes have it alike, and each sees a part of its gradient.
     """
+    if count() == 1:
+        return parameter
     result: Tensor = _OfTheMean.apply(parameter, shared)
     return result
 

@@ -6,6 +6,7 @@ import runpy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
+from torch.distributed import TCPStore
 
 from wcdas.data import Dataset, FeatureVectors, open_dataset
 from wcdas.methods import METHODS
@@ -71,6 +73,53 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     for child in children:
         child.process.kill()
         child.process.join()
+
+
+def tell(port: int, world: int = 2) -> list[dict[str, str]]:
+    """What torchrun tells processes that meet at a port."""
+    all_of_them = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
+    all_of_them |= {"WORLD_SIZE": str(world), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    return [all_of_them | {"RANK": str(i), "LOCAL_RANK": str(i)} for i in range(world)]
+
+
+@pytest.fixture
+def told() -> Callable[..., list[dict[str, str]]]:
+    return tell
+
+
+@pytest.fixture
+def meeting() -> Callable[..., list[dict[str, str]]]:
+    """What torchrun tells processes, which meet at a store of this one."""
+    stores: list[TCPStore] = []
+
+    def open_store(world: int = 2) -> list[dict[str, str]]:
+        stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
+        return tell(stores[-1].port, world)
+
+    return open_store
+
+
+@pytest.fixture
+def several_ranks(
+    start: Callable[..., Child], meeting: Callable[..., list[dict[str, str]]]
+) -> Callable[..., list[Child]]:
+    """Starts processes with what torchrun tells its own."""
+
+    def run(
+        world: int, *arguments: object, environment: dict[str, str] | None = None, **options: Any
+    ) -> list[Child]:
+        command = ("train", "--no-report", *arguments)
+        return [
+            start(*command, environment=rank | (environment or {}), **options)
+            for rank in meeting(world)
+        ]
+
+    return run
+
+
+@pytest.fixture
+def two_ranks(several_ranks: Callable[..., list[Child]]) -> Callable[..., list[Child]]:
+    return partial(several_ranks, 2)
 
 
 class Written:

@@ -56,38 +56,6 @@ def torchrun(monkeypatch):
         child.stdout.close()
 
 
-def told(port):
-    """What torchrun tells two processes that meet at a port."""
-    both = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
-    both |= {"WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    return [both | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
-
-
-@pytest.fixture
-def meeting():
-    """What torchrun tells two processes, which meet at a store of this one."""
-    stores = []
-
-    def open_store():
-        stores.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
-        return told(stores[-1].port)
-
-    return open_store
-
-
-@pytest.fixture
-def two_ranks(start, meeting):
-    """Starts two processes with what torchrun tells its own."""
-
-    def run(*arguments, environment=None, **options):
-        command = ("train", "--no-report", *arguments)
-        return [
-            start(*command, environment=rank | (environment or {}), **options) for rank in meeting()
-        ]
-
-    return run
-
-
 def given(settings):
     return ["--set", *(f"{key}={value}" for key, value in settings.items())]
 
@@ -262,7 +230,7 @@ def test_the_processes_end_with_the_one_that_started_them(features, tmp_path, la
     assert len(written.log(run)) == 1
 
 
-def test_torchrun_that_has_gone_before_they_begin(features, tmp_path, start):
+def test_torchrun_that_has_gone_before_they_begin(features, tmp_path, start, told):
     run = tmp_path / "run"
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
@@ -275,7 +243,7 @@ def test_torchrun_that_has_gone_before_they_begin(features, tmp_path, start):
     assert not run.exists()
 
 
-def test_a_process_that_waits_for_another_is_stopped(features, tmp_path, start):
+def test_a_process_that_waits_for_another_is_stopped(features, tmp_path, start, told):
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     first, _ = told(store.port)
     command = ["train", features, "--method", "softmax", "--out", tmp_path / "run"]

@@ -55,6 +55,11 @@ class Head(nn.Module):
         """cos θ_j = x·w_j / (‖x‖‖w_j‖)."""
         return matmul(unit(x)[0], unit(self.weight.to(x.dtype))[0].mT)
 
+    def own_cosine(self, features: Tensor, labels: Tensor) -> Tensor:
+        """cos θ of every sample to the weight of its own class."""
+        own = unit(self.weight.to(features.dtype)[labels])[0]
+        return (unit(features)[0] * own).sum(1)
+
     def logits(self, x: Tensor, labels: Tensor | None) -> Tensor:
         """The head's formula; features are checked and of full precision here."""
         raise NotImplementedError

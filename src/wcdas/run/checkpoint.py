@@ -1,11 +1,13 @@
 """Checkpoints that survive a crash at any moment.
 
 A checkpoint is written aside, synced and renamed; its name ends with a digest of its bytes, so one
-that was torn or damaged is recognised and the one before it is loaded.
+that was torn or damaged is recognised and the one before it is loaded. What every process has a
+part of is in a folder beside it, whose digests it holds.
 """
 
 import hashlib
 import io
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,13 +18,24 @@ import torch
 from wcdas.data.classes import some
 from wcdas.errors import InputError, WorkError, first_line
 from wcdas.files import read_bytes, write_synced
+from wcdas.run import shards
 from wcdas.shapes import check_shape
 
 KEPT = 2
+PARTS, PARTS_END = "parts", ".parts"
 
 
-def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write the state after `step` steps of the whole run; the two newest are kept."""
+def save(folder: Path, step: int, state: dict[str, Any], is_main: bool = True) -> None:
+    """Write the state after `step` steps of the whole run; the two newest are kept.
+
+    Of several processes the main one writes, and all of them what is in parts.
+    """
+    parts: dict[str, shards.Rows] = {}
+    state = shards.set_apart(state, parts)
+    if parts:
+        state[PARTS] = shards.write(_parts_of(folder, step), parts)
+    if not is_main:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -35,7 +48,9 @@ def save(folder: Path, step: int, state: dict[str, Any]) -> Path:
     stale = [other for other in others if other not in before[: KEPT - 1]]
     for old in (*stale, *folder.glob(".*.partial")):
         old.unlink(missing_ok=True)
-    return path
+    kept = {_parts_of(folder, _step(whole)) for whole in _newest_first(folder)}
+    for other in {*folder.glob(f"*{PARTS_END}")} - kept:
+        shutil.rmtree(other, ignore_errors=True)
 
 
 def load_latest(
@@ -48,15 +63,24 @@ def load_latest(
         with suppress(InputError):  # a pipe, or a folder
             data = read_bytes(path)
             if hashlib.sha256(data).hexdigest()[:16] == path.stem.split("-")[1]:
-                found = path, data
-                break
+                state = _loaded(path, data)
+                parts = _parts_of(folder, _step(path))
+                if PARTS not in state or shards.are_whole(parts, state[PARTS]):
+                    found = path, state
+                    break
         damaged.append(str(path))
     if damaged:
         several, start = len(damaged) > 1, "the one before" if found else "its beginning"
         warn(
             f"{some(damaged)} {'are' if several else 'is'} damaged, so the run goes on from {start}"
         )
-    return _loaded(*found) if found else None
+    if found is None or PARTS not in found[1]:
+        return found and found[1]
+    return shards.read(_parts_of(folder, _step(found[0])), found[1])
+
+
+def _parts_of(folder: Path, step: int) -> Path:
+    return folder / f"{step:09d}{PARTS_END}"
 
 
 def _loaded(path: Path, data: bytes) -> dict[str, Any]:

@@ -37,9 +37,44 @@ def check_stages(config: Config, method: Method) -> None:
         with explained("head: "):
             name = str(config.head.get("name"))
             create_head(name, FEATURES, len(COUNTS), COUNTS, **config.head_options)
+        _check_sharded(config, method)
         for name, stage in config.stages.items():
             with explained(f"stage {name}: "):
                 _check_stage(name, stage, config, method)
+
+
+def why_not_sharded(config: Config, method: Method) -> str:
+    """Say why the classes of a run cannot be spread over processes; nothing where they can."""
+    if config.head.get("name") != "wcdas":
+        return f"the head is {config.head.get('name')!r}, and only 'wcdas' can be"
+    if method.build_model is not plain_model or method.training_step or method.selects:
+        return f"{config.method} needs all classes in one place"
+    if config.amp == "fp16":
+        return "amp is 'fp16', whose scale every process would choose by its own classes"
+    for name, stage in config.stages.items():
+        learned = SAMPLERS[stage.sampler].learned if stage.sampler in SAMPLERS else False
+        if stage.head not in ("keep", "fresh") or stage.loss != "cross-entropy" or learned:
+            return f"the head, loss or sampler of stage {name} needs all classes in one place"
+    return ""
+
+
+def _check_sharded(config: Config, method: Method) -> None:
+    if config.sharded and (why := why_not_sharded(config, method)):
+        raise InputError(f"sharded is true, but {why}; leave it out")
+    if config.negatives == 1:
+        return
+    if not config.sharded:
+        raise InputError(
+            f"negatives is {config.negatives:g}, but the classes are not sharded; set "
+            "sharded=true, or leave it out"
+        )
+    for name, stage in config.stages.items():
+        for key, usual in (("clip", 0.0), ("label_smoothing", 0.0), ("accumulate", 1)):
+            if (value := getattr(stage, key)) != usual:
+                raise InputError(
+                    f"negatives is {config.negatives:g}, and stages.{name}.{key} {value:g}, which "
+                    f"needs all classes; expected {usual:g}"
+                )
 
 
 def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wcdas.heads.angular import AngularHead
+from wcdas.heads import AngularHead, ShardedWCDASHead
 from wcdas.losses.logit_adjustment import LogitAdjustmentLoss
 from wcdas.run.stage import StageTraining
 from wcdas.run.step import Step
@@ -132,7 +132,7 @@ def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
     smoothing = step.stage.label_smoothing
     target = (1 - smoothing) * shares + smoothing / len(shares)
     untrained = float(-(target * added.log_softmax(0)).sum())
-    if isinstance(head, AngularHead) and not counts_right:
+    if isinstance(head, AngularHead | ShardedWCDASHead) and not counts_right:
         return Chance(*levels, untrained, untrained)
     return Chance(*levels, float(torch.special.entr(target).sum()), untrained)
 

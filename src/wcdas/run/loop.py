@@ -13,6 +13,7 @@ from wcdas.data.samplers import MetaSampler
 from wcdas.errors import WorkError, explained, first_line
 from wcdas.evaluation import evaluate
 from wcdas.groups import GROUPS, group_means
+from wcdas.heads import ShardedWCDASHead
 from wcdas.heads.angular import AngularHead, ConcentrationHead
 from wcdas.interrupt import Interrupt, Stopped, number_of
 from wcdas.processes import largest, total
@@ -274,14 +275,13 @@ class Loop:
             "logged": self.epochs,
         }
         state = place | stage.state_dict()
-        if self.run.ranks.is_main:
-            checkpoint.save(self.run.folder.checkpoints, self.steps, state)
+        checkpoint.save(self.run.folder.checkpoints, self.steps, state, self.run.ranks.is_main)
 
     def _check_finite(self, stage: StageTraining, epoch: int, step: int) -> None:
         """Refuse to go on, or to save, with a loss or weights that are no numbers."""
         bad = int(largest(stage.statistics.first_bad))
-        finite = torch.stack([p.detach().isfinite().all() for p in stage.learned()])
-        if bad >= 0 or not finite.all():
+        lost = torch.stack([~p.detach().isfinite().all() for p in stage.learned()]).any()
+        if bad >= 0 or largest(lost.int()):  # a process may be the only one to have a parameter
             raise self._diverged(stage, epoch, bad if bad >= 0 else step)
 
     def _diverged(self, stage: StageTraining, epoch: int, step: int) -> WorkError:
@@ -321,15 +321,17 @@ def _facts(stage: StageTraining, epoch: int) -> Facts:
         "train_accuracy": right / seen if stage.statistics.counts_right else None,
         "angle": {name: angle / n for name, angle, n in by_group if n},
     }
-    if isinstance(head, ConcentrationHead):
-        rho = head.concentration.detach().double().cpu()
+    if isinstance(head, ConcentrationHead | ShardedWCDASHead):
+        rho = head.concentration.detach()
+        rho = (head.of_every_class(rho) if isinstance(head, ShardedWCDASHead) else rho).double()
+        rho = rho.cpu()
         means = group_means(rho, class_counts)
         facts["rho"] = {name: mean for name, mean in means.items() if mean is not None}
         bounds = {"low": rho < BOUND, "high": rho > 1 - BOUND}
         facts["rho_at_bounds"] = {k: float(v.double().mean()) for k, v in bounds.items()}
         if epoch + 1 == stage.stage.epochs:
             facts["rho_by_class"] = rho.tolist()
-    if isinstance(head, AngularHead):
+    if isinstance(head, AngularHead | ShardedWCDASHead):
         facts["scale"] = float(head.scale.detach())
     if isinstance(stage.sampler, MetaSampler):
         facts["class_probabilities"] = stage.sampler.probabilities.tolist()

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from wcdas.backbones import let_learn
 from wcdas.data.loader import Batch
 from wcdas.data.samplers import MetaSampler
+from wcdas.heads import ShardedWCDASHead
 from wcdas.heads.margins import AnnealedMarginHead
 from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import next_head
@@ -23,8 +24,11 @@ from wcdas.run.build import TrainingRun, new_head
 from wcdas.run.optimizer import WeightAverage, create_optimizer, load_optimizer
 from wcdas.run.prediction import Between, training_features
 from wcdas.run.schedule import annealed, chain, rate
+from wcdas.run.shards import Rows
 from wcdas.run.step import EpochStatistics, Step
 from wcdas.streams import Beside
+
+State = dict[str, Any]
 
 
 def enter_stage(run: TrainingRun, index: int) -> None:
@@ -103,17 +107,16 @@ class StageTraining:
         self.first, self.before, self.epochs = chain([s for _, s in run.stages], index)
         if self.stage.optimizer == "fresh" or optimizer is None:
             optimizer = create_optimizer(self.model, self.first)
+            head = self.model.head
+            if isinstance(head, ShardedWCDASHead) and head.negatives < 1:
+                head.step_with(optimizer)
         self.optimizer = optimizer
         scales = {group["lr_scale"] for group in optimizer.param_groups}
         self.scales = sorted({1.0, self.first.head_lr, *scales})  # a column of rates for each
         names = ["progress", "annealing", *(f"lr · {scale}" for scale in self.scales)]
         self.clock = Clock(names, self.steps, device)
         self.step = Step(run, index, self._rate(1.0), self.clock.values["progress"])
-        self.parallel: nn.Module = self.step
-        if run.ranks.world > 1:
-            # What a method builds may have parts that a step leaves out.
-            extra = run.method.build_model is not plain_model
-            self.parallel = DistributedDataParallel(self.step, find_unused_parameters=extra)
+        self.parallel = self._in_parallel()
         self.annealed = [m for m in self.model.modules() if isinstance(m, AnnealedMarginHead)]
         self.average = WeightAverage(self.model, self.stage.ema) if self.stage.ema else None
         self.scaler = torch.amp.grad_scaler.GradScaler(device.type, enabled=amp == "fp16")
@@ -122,6 +125,27 @@ class StageTraining:
         plain = run.config.engine != "eager" and amp != "fp16"
         alone = run.ranks.world == 1 and device.type == "cuda"
         self.capturable = plain and alone and self.data.is_resident
+
+    def _in_parallel(self) -> nn.Module:
+        """Return the step of all processes; a sharded head sees to its own gradients."""
+        if self.run.ranks.world == 1:
+            return self.step
+        head = self.model.head
+        sharded = isinstance(head, ShardedWCDASHead)
+        # What a method builds may have parts that a step leaves out.
+        extra = self.run.method.build_model is not plain_model
+        apart = [p for p in head.parameters() if p.requires_grad] if sharded else []
+        try:
+            for parameter in apart:
+                parameter.requires_grad_(False)
+            if not any(p.requires_grad for p in self.step.parameters()):
+                return self.step
+            return DistributedDataParallel(
+                self.step, find_unused_parameters=extra, init_sync=not sharded
+            )
+        finally:
+            for parameter in apart:
+                parameter.requires_grad_(True)
 
     def begin_epoch(self, epoch: int, start: int) -> list[float]:
         """Lay down what the steps of an epoch look up; return the rate of each."""
@@ -159,8 +183,7 @@ class StageTraining:
         features = self._backward(batch)
         if self.stage.clip:
             self.scaler.unscale_(self.optimizer)
-            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(parameters, self.stage.clip)
+            self._clip()
         if isinstance(self.sampler, MetaSampler) and batch.second is not None:
             self._update_sampler(self.sampler, features, batch.second, first)
         self.scaler.step(self.optimizer)
@@ -185,6 +208,24 @@ class StageTraining:
             self.beside.join()
             features.append(f)
         return torch.cat(features)
+
+    def _clip(self) -> None:
+        """Shorten the gradient of all parameters, of whichever process, to the largest norm."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        own = self._sharded()
+        alike = [p.grad for p in parameters if p.grad is not None and p not in own]
+        parts = [p.grad for p in parameters if p.grad is not None and p in own]
+        norm = nn.utils.get_total_norm(alike)
+        if own:
+            norm = (norm**2 + total(nn.utils.get_total_norm(parts) ** 2)).sqrt()
+        nn.utils.clip_grads_with_norm_(parameters, self.stage.clip, norm)
+
+    def _sharded(self) -> dict[nn.Parameter, str]:
+        """The names of the parameters of which every process has other rows."""
+        head = self.model.head
+        if not isinstance(head, ShardedWCDASHead):
+            return {}
+        return {p: f"head.{name}" for name, p in head.sharded_parameters().items()}
 
     def _update_sampler(
         self, sampler: MetaSampler, features: Tensor, fair: tuple[Tensor, Tensor], first: Batch
@@ -226,17 +267,35 @@ class StageTraining:
             self.model.load_state_dict(self.average.module.state_dict())
 
     def state_dict(self) -> dict[str, Any]:
+        model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
+        average = self.average.state_dict() if self.average is not None else None
+        if isinstance(self.model.head, ShardedWCDASHead):
+            self._mark_rows(model, optimizer, average)
         return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "average": self.average.state_dict() if self.average is not None else None,
+            "model": model,
+            "optimizer": optimizer,
+            "average": average,
             "scaler": self.scaler.state_dict(),
             "sampler": self.sampler.state_dict() if isinstance(self.sampler, MetaSampler) else None,
             "loss": self.step.loss.state_dict() if self.step.loss is not None else None,
             "statistics": total(self.statistics.sums.clone()),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def _mark_rows(self, model: State, optimizer: State, average: State | None) -> None:
+        """Mark in a state what every process has other rows of."""
+        own, classes = self._sharded(), self.model.head.num_classes
+        for tensors in (model, average["module"] if average is not None else {}):
+            tensors |= {n: Rows(tensors[n], classes) for n in own.values() if n in tensors}
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for i, parameter in enumerate(parameters):
+            if parameter not in own:
+                continue
+            optimizer["state"][i] = {
+                key: Rows(value, classes) if value.shape == parameter.shape else value
+                for key, value in optimizer["state"].get(i, {}).items()
+            }
+
+    def load_state_dict(self, state: State) -> None:
         self.model.load_state_dict(state["model"])
         load_optimizer(self.optimizer, state["optimizer"])
         if self.average is not None:

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from wcdas.errors import InputError
 from wcdas.groups import group_indices
 from wcdas.heads import Head
-from wcdas.heads.functional.arithmetic import unit
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StepBatch, StepState
 from wcdas.run.build import TrainingRun
@@ -135,8 +134,7 @@ class EpochStatistics:
         bad = ~loss.isfinite() & (self.first_bad < 0)
         self.first_bad.copy_(torch.where(bad, step.squeeze(0), self.first_bad))
         features = features.float()
-        own = unit(model.head.weight.float()[labels])[0]
-        cosine = (unit(features)[0] * own).sum(1).clamp(-1, 1)
+        cosine = model.head.own_cosine(features, labels).clamp(-1, 1)
         group = self.group[labels]
         n = len(labels)
         self.sums[0] += loss.detach() * n
