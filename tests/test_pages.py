@@ -39,9 +39,9 @@ NOT_RUN = {
     "it sets up the machine": 4,
     "it needs a GPU": 3,
     "it needs data from the network": 5,
-    "it takes long": 11,
+    "it takes long": 13,
     "it runs until it is stopped": 2,
-    "it needs several processes": 2,
+    "it needs several processes": 5,
     "it needs the weights of a transformer": 1,
 }
 
