@@ -5,18 +5,18 @@ python benchmarks/finetune.py --data DIR [--weights FILE] [--datasets cifar100-l
     [--validation] [--share 0.25] [--speed] [--out FILE]
 
 CIFAR-LT is written out as folders of JPEG files at 128 pixels, and `tf_efficientnet_lite0`, trained
-on ImageNet, is fine-tuned at that size for equally many epochs:
+on ImageNet, is fine-tuned for equally many epochs:
 
-- "script": what people write, `ImageFolder`, RandomResizedCrop and flip, AdamW, a cosine,
-  cross-entropy; with the class prior in the loss ("script prior": logit adjustment); with a
+- "script": what people write, `ImageFolder`, RandomResizedCrop to 128 pixels and flip, AdamW, a
+  cosine, cross-entropy; with the class prior in the loss ("script prior": logit adjustment); with a
   class-balanced sampler ("script balanced");
-- "default": `wcdas train`; "linear" and "cosine": the same with these heads;
+- "default": `wcdas train`, which chooses the rest; "linear" and "cosine": it with these heads;
 - "frozen", "frozen linear", "frozen cosine": heads on features that are computed once.
 
 The last epoch is reported: balanced accuracy, and that of classes with few training images. A line
 for each run goes to --out, and what is there already with the same options is not run again.
 `--speed` trains one at a time and reports images per second without the first epoch. `--validation`
-measures on training images that the long tail leaves out, fifty of a class at most: by these,
+measures on training images that the long tail leaves out, 500 of a class at most: by these,
 defaults are chosen. `--share` trains on a part of every class, two images at least, for machines
 without a GPU.
 """
@@ -48,7 +48,7 @@ from wcdas.data.dataset import ArrayImages, Dataset, Split
 from wcdas.evaluation import evaluate
 
 BACKBONE, SIZE, BATCH, SCRIPT_LR = "tf_efficientnet_lite0", 128, 64, 3e-4
-LEFT_OUT = 50
+LEFT_OUT = 500
 SCRIPTS = ["script", "script prior", "script balanced"]
 HEADS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -86,7 +86,7 @@ def write_folder(dataset: str, root: Path, folder: Path, validation: bool, share
 
 
 def left_out(dataset: str, root: Path, long_tailed: Dataset) -> Split:
-    """Return training images that the long tail leaves out, fifty of a class at most; most
+    """Return training images that the long tail leaves out, 500 of a class at most; the most
     frequent classes have fewer."""
     everything = wcdas.open_dataset(dataset, root=root, imbalance=10).train
     used = {long_tailed.train.content(i) for i in range(len(long_tailed.train))}
@@ -165,7 +165,6 @@ def run_wcdas(
     settings: dict[str, Any] = {
         "backbone.name": BACKBONE,
         "backbone.weights": weights or "pretrained",
-        "input_size": SIZE,
         "evaluate_every": epochs,
         **HEADS[kind],
     }
@@ -278,11 +277,15 @@ def main() -> None:
     seeds = range(1 if arguments.speed else arguments.seeds)
     jobs = [(d, kind, seed) for seed in seeds for d in datasets for kind in kinds]
 
+    at_a_time = 1 if arguments.speed else arguments.parallel
+    threads = max(1, (os.cpu_count() or 1) // at_a_time)
+    own = {"OMP_NUM_THREADS": str(threads)} | os.environ  # runs side by side share the cores
+
     def start(item: tuple[str, str, int]) -> None:
         if item in done:
             return
         command = [sys.executable, *sys.argv, "--job", *map(str, item)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
         text = ended.stdout.strip().splitlines()[-1:] or [ended.stderr[-2000:]]
         print(text[0], flush=True)
         if ended.returncode == 0:
@@ -290,7 +293,7 @@ def main() -> None:
             with arguments.out.open("a") as file:
                 file.write(text[0] + "\n")
 
-    with ThreadPoolExecutor(1 if arguments.speed else arguments.parallel) as pool:
+    with ThreadPoolExecutor(at_a_time) as pool:
         list(pool.map(start, jobs))
     if arguments.speed:
         for line in lines:

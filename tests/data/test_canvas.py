@@ -62,22 +62,23 @@ def test_crops_show_what_those_of_the_file_show(make_files, shape):
         assert (cut[i].float() - expected.float()).abs().mean() < 3
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_test_images_are_those_that_a_loader_decodes(make_files, workers):
+@pytest.mark.parametrize(("workers", "centre"), [(0, 0.875), (2, 0.875), (0, 1.0)])
+def test_test_images_are_those_that_a_loader_decodes(make_files, workers, centre):
     files = make_files([(150, 130), (90, 300), (128, 128)])
-    held = squares(files, 128, 3, CPU, workers)
+    held = squares(files, 128, 3, CPU, workers, centre)
+    options = NORMAL | {"size": 128, "batch_size": 2, "centre": centre}
     one, other = (
-        torch.cat([b.inputs for b in EvalLoader(split, size=128, batch_size=2, **NORMAL)])
-        for split in (files, held)
+        torch.cat([b.inputs for b in EvalLoader(split, **options)]) for split in (files, held)
     )
     assert torch.equal(one, other)
 
 
-def test_without_a_crop_the_centre_is_taken(make_files):
+@pytest.mark.parametrize("centre", [0.875, 1.0])
+def test_without_a_crop_the_centre_is_taken(make_files, centre):
     files = make_files([(400, 300)] * 3)
     held = canvases(files, 128, 3, CPU, workers=0)
-    cut = open_inputs(held, 128, 3, CPU, 0).take(torch.arange(3), torch.arange(3), None)
-    expected = squares(files, 128, 3, CPU, 0).pixels
+    cut = open_inputs(held, 128, 3, CPU, 0, centre).take(torch.arange(3), torch.arange(3), None)
+    expected = squares(files, 128, 3, CPU, 0, centre).pixels
     assert (cut.float() - expected.float()).abs().mean() < 2
 
 
@@ -91,5 +92,5 @@ def test_a_file_that_has_gone_is_named(make_files, tmp_path):
 def test_what_is_held_takes_no_more_than_was_reckoned(make_files):
     files = make_files([(900, 200)] * 5)
     dataset = Dataset("x", list("abcde"), files, files, 128, 3, True, "")
-    held, square = canvases(files, 128, 3, CPU, 0), squares(files, 160, 3, CPU, 0)
+    held, square = canvases(files, 128, 3, CPU, 0), squares(files, 160, 3, CPU, 0, 1.0)
     assert held.pixels.numel() + square.pixels.numel() <= bytes_needed(dataset, 128, 160)

@@ -319,6 +319,8 @@ def test_evaluation_square(photographs):
     expected = tv.center_crop(tv.resize(square, [256, 256]), [224, 224])
     found = evaluation_square(square, 224)
     assert (to_pixels(found).int() - to_pixels(expected).int()).abs().max() <= 1
+    whole = evaluation_square(square, 224, centre=1.0)
+    assert to_pixels(whole).equal(to_pixels(tv.resize(square, [224, 224])))
     small = evaluation_square(photographs[0], 32)
     assert to_pixels(small).equal(to_pixels(photographs[0].resize((32, 32), 2)))
     thin = Image.new("L", (60_000, 1), 7)
@@ -369,9 +371,9 @@ def test_arrays_are_evaluated_as_their_files_are(arrays, tmp_path):
         tv.to_pil_image(arrays.pixels[i]).save(tmp_path / f"{i}.png")
         names.append(f"{i}.png")
     stored = FileImages(tmp_path, names, arrays.labels[:4], 3)
-    for size in (32, 128):
+    for size, centre in ((32, 0.875), (128, 0.875), (128, 1.0)):
         one, other = (
-            torch.cat([batch.inputs for batch in eval_loader(split, size)])
+            torch.cat([batch.inputs for batch in eval_loader(split, size, centre=centre)])
             for split in (arrays.subset(torch.arange(4)), stored)
         )
         assert (one - other).abs().max() <= 1.01 / 255 / min(STD)

@@ -107,11 +107,13 @@ def test_the_documented_preprocessing_on_every_kind_of_picture(
         assert said == pytest.approx(ours, abs=1e-4)
 
 
-def test_a_large_picture_is_cut_as_documented(photographs, pictures, tmp_path, monkeypatch):
-    """From 112 pixels on the centre is cut out."""
+@pytest.mark.parametrize("centre", [0.875, 1.0])
+def test_a_large_picture_is_cut_as_documented(photographs, pictures, tmp_path, monkeypatch, centre):
+    """From 112 pixels on the centre is cut out; it is predicted and documented as evaluated."""
     monkeypatch.chdir(tmp_path)
     folder = pictures(tmp_path / "pictures", china=6, flower=4)
     settings = {"epochs": 1, "backbone.name": "resnet8", "input_size": 128}
+    settings["evaluation_crop"] = centre
     options = {"out": "run", "device": "cpu", "workers": 0, "report": False}
     run = wcdas.train(folder, "softmax", settings=settings, **options)
     wcdas.export(run, "onnx", "model.onnx")
@@ -120,8 +122,12 @@ def test_a_large_picture_is_cut_as_documented(photographs, pictures, tmp_path, m
     names: dict[str, object] = {}
     exec(code, names)
     Image.fromarray(photographs["china"]).save("china.png")
-    ours = wcdas.load(run, device="cpu").preprocess("china.png")[None].numpy()
+    model, test = wcdas.load(run, device="cpu"), wcdas.open_dataset(folder).test
+    ours = model.preprocess("china.png")[None].numpy()
     assert names["prepare"]("china.png") == pytest.approx(ours, abs=1e-6)
+    found = model.predict([folder / test.name(i) for i in range(len(test))])
+    nll = torch.nn.functional.nll_loss(found.log(), test.labels)
+    assert float(nll) == pytest.approx(run.metrics["nll"], abs=1e-5)
 
 
 def test_what_the_file_says_about_itself(odd_run, odd_names, onnx_file, tmp_path):

@@ -13,6 +13,7 @@ from wcdas.errors import InterruptedRunError
 from wcdas.methods import METHODS, find_method
 from wcdas.methods.contrastive import KeyEncoder
 from wcdas.methods.method import plain_model
+from wcdas.run.model_file import FORMAT
 
 LINEAR = {"neck.name": "linear", "neck.features": 24}
 SHORT = {"epochs": 1, "evaluate_every": 99, "backbone.name": "resnet8"}
@@ -67,7 +68,7 @@ def test_a_momentum_copy_runs_in_the_precision_of_the_backbone(tmp_path, monkeyp
 def test_on_features(name, on_pixels, features, tmp_path):
     run = on_pixels("wcdas", epochs=3, **{"neck.name": name})
     model = wcdas.load(run, device="cpu")
-    assert (model.info.neck, model.info.neck_features, model.info.format) == (name, 0, 3)
+    assert (model.info.neck, model.info.neck_features, model.info.format) == (name, 0, FORMAT)
     assert wcdas.evaluate_run(run, device="cpu")["confusion"] == run.metrics["confusion"]
     x = torch.rand(5, 64)
     with torch.no_grad():

@@ -56,6 +56,26 @@ def test_weights_are_fine_tuned_at_a_size_that_suits_the_images(side, size, give
     assert (first.algorithm, first.lr, second.algorithm) == ("adamw", 6e-4, "sgd")
 
 
+@pytest.mark.parametrize(("side", "size"), [(20, 160), (32, 224), (128, 224), (900, 224)])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_frozen_network_sees_the_size_that_it_knows(weights, side, size, device):
+    weights("resnet18")
+    given = {"backbone.name": "resnet18", "backbone.weights": "pretrained", "frozen": True}
+    config, _ = decided(side, given, device=device)
+    assert (config.input_size, config.evaluated_at, config.evaluation_crop) == (size, size, 1.0)
+    config, _ = decided(side, given | {"input_size": 96}, device=device)
+    assert config.input_size == 96
+
+
+@pytest.mark.parametrize(
+    ("side", "size"), [(32, 160), (64, 160), (128, 160), (150, 192), (600, 224)]
+)
+def test_a_gpu_sees_images_a_quarter_larger(weights, side, size):
+    weights("resnet18")
+    config, _ = decided(side, {"backbone.name": "resnet18"}, device="cuda")
+    assert (config.input_size, config.frozen) == (size, False)
+
+
 def test_a_network_made_for_one_size_sees_and_is_evaluated_at_it():
     config, _ = decided(64, FILE | {"backbone.name": "vit_tiny_patch16_224"})
     assert (config.input_size, config.evaluated_at) == (224, 224)
@@ -81,6 +101,7 @@ def test_crops_are_large_and_weights_imprinted_where_a_pretrained_network_is_fin
     tuned, scratch = (decided(64, given)[0] for given in (FILE | {"frozen": False}, SCRATCH))
     assert (tuned.augment.scale, tuned.stages["representation"].imprint) == (0.35, True)
     assert (scratch.augment.scale, scratch.stages["representation"].imprint) == (0.08, False)
+    assert (tuned.evaluation_crop, scratch.evaluation_crop) == (1.0, 0.875)
     small, _ = decided(64, FILE | {"frozen": False, "input_size": 96})
     assert small.augment.scale == 0.08  # no crop is resized there
 
@@ -98,7 +119,7 @@ def test_small_data_is_seen_more_often():
         for n in (8, 300, 3_000, 10_000, 10**6)
     ]
     assert [stage["epochs"] for stage in stages] == [60, 60, 60, 20, 10]
-    assert [stage["batch_size"] for stage in stages] == [16, 16, 64, 64, 64]
+    assert [stage["batch_size"] for stage in stages] == [16, 16, 128, 128, 128]
     config, _ = decided(64, FILE | {"frozen": False}, count=20_000)
     assert config.stages["representation"].epochs == 10
 
@@ -155,7 +176,7 @@ def test_a_network_that_suits_the_machine(weights, device, at_hand, name):
     weights(*at_hand)
     config, notes = decided(64, device=device)
     assert (config.backbone.name, config.backbone.weights) == (name, "pretrained")
-    assert config.input_size == 128
+    assert config.input_size == {"cpu": 128, "cuda": 160}[device]
     assert name in notes[0]
     assert "--set backbone.name=" in notes[0]
     assert "64 px" in notes[1]

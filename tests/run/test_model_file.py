@@ -68,10 +68,10 @@ def test_a_foreign_file(file):
         load_model(rewritten(file, None))
 
 
-@pytest.mark.parametrize("format", [0, 4, None])
+@pytest.mark.parametrize("format", [0, 5, None])
 def test_another_format(file, format):
     facts = asdict(info()) | {"format": format}
-    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1 to 3"):
+    with pytest.raises(InputError, match=f"has model format {format}; this version reads 1 to 4"):
         load_model(rewritten(file, {"wcdas": json.dumps(facts)}))
 
 
@@ -136,11 +136,12 @@ def test_a_file_of_the_first_format(tmp_path):
     x, weight, w_rho = torch.randn(4, 1, 8, 8), torch.randn(3, 64), torch.tensor([-2.0, 0.0, 3.0])
     tensors = {f"backbone.{name}": value for name, value in backbone.state_dict().items()}
     tensors |= {"head.weight": weight, "head.w_rho": w_rho, "head.w_scale": torch.tensor([5.0])}
-    facts = {k: v for k, v in asdict(info(head_options={})).items() if not k.startswith("neck")}
+    later = ("neck", "neck_features", "centre")
+    facts = {k: v for k, v in asdict(info(head_options={})).items() if k not in later}
     path = tmp_path / "model.safetensors"
     save_file(tensors, path, {"wcdas": json.dumps(facts | {"format": 1})})
     model, read = load_model(path)
-    assert (read.format, read.neck) == (3, "none")
+    assert (read.format, read.neck, read.centre) == (4, "none", 0.875)
     cosine = F.normalize(backbone.eval()(x)) @ F.normalize(weight).mT
     rho, s = w_rho.sigmoid(), F.softplus(torch.tensor(5.0)) + 1
     z = s * (1 - rho**2) / (2 * math.pi * (1 + rho**2 - 2 * rho * cosine))
@@ -157,6 +158,7 @@ def test_a_file_of_the_first_format(tmp_path):
         ({"temperature": "1"}, "expected a number"),
         ({"input_size": 10_000_000}, "input size 10000000"),
         ({"input_size": -1}, "input size -1"),
+        ({"centre": 0}, "a centre of 0"),
         ({"class_names": [1, 2, 3]}, "expected a text"),
         ({"class_names": ["a", "a", "c"]}, "the same class name twice"),
         ({"class_counts": [5, 3]}, "2 class counts"),

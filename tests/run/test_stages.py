@@ -408,7 +408,7 @@ def test_checkpoints_every_so_many_seconds(make_loop, monkeypatch):
     steps = []
     save = checkpoint.save
     monkeypatch.setattr(
-        checkpoint, "save", lambda f, step, state: steps.append(step) or save(f, step, state)
+        checkpoint, "save", lambda f, step, *state: steps.append(step) or save(f, step, *state)
     )
     loop.train()
     assert loop.steps == 10

@@ -122,12 +122,20 @@ def _no_pretrained(name: str) -> WeightsUnavailable:
     )
 
 
+def usual_size(name: str) -> int:
+    """Return the size in pixels that a backbone of timm is made for."""
+    import timm
+
+    config = timm.get_pretrained_cfg(ALIASES.get(name, name))
+    return config.input_size[-1] if config else 224
+
+
 def demanded_size(name: str) -> int | None:
     """Return the size in pixels that a backbone is made for; None where it takes any."""
     import timm
 
     config = timm.get_pretrained_cfg(ALIASES.get(name, name)) if name not in BACKBONES else None
-    return config.input_size[-1] if config and config.fixed_input_size else None
+    return usual_size(name) if config and config.fixed_input_size else None
 
 
 def can_be_cut(name: str, size: int) -> bool:

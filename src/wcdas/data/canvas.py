@@ -48,10 +48,15 @@ def canvases(
 
 
 def squares(
-    split: StoredImages, size: int, channels: int, device: torch.device, workers: int
+    split: StoredImages,
+    size: int,
+    channels: int,
+    device: torch.device,
+    workers: int,
+    centre: float,
 ) -> SquareImages:
     """Decode images as they are evaluated."""
-    bring = partial(evaluation_square, size=size)
+    bring = partial(evaluation_square, size=size, centre=centre)
     pixels, _ = _decoded(split, bring, channels, needed_side(size), device, workers)
     return SquareImages(pixels, split.labels, "test")
 

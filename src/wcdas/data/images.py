@@ -26,6 +26,7 @@ from wcdas.files import MissingFile, check_regular
 
 MAX_PIXELS = 100_000_000
 CENTRE_CROP_FROM = 112  # from this side length on, evaluation cuts the centre out
+CENTRE = 224 / 256  # share of the shorter side that it has, unless somebody says otherwise
 # PostScript is a program, Windows metafiles are drawn by the system: neither is an image to read.
 REFUSED_FORMATS = {"EPS", "WMF"}
 # An image as a file stores it; a view of an Arrow table, which gives its bytes as well, is one.
@@ -134,24 +135,24 @@ def needed_side(size: int, smallest: float = 1.0) -> int:
     return math.ceil(size * max(2.0, 1 / math.sqrt(smallest * RATIO[0])))
 
 
-def evaluation_square(image: Image.Image, size: int) -> Image.Image:
-    """Cut the central square of 224/256 of the shorter side, or take all of it at small sizes.
+def evaluation_square(image: Image.Image, size: int, centre: float = CENTRE) -> Image.Image:
+    """Cut out the central square, `centre` of the shorter side, or take all of it at small sizes.
 
-    That is the usual resize to 256 and crop of 224 in one step, so that a long thin image never
-    becomes a huge one.
+    By default that is the usual resize to 256 and crop of 224 in one step, so that a long thin
+    image never becomes a huge one.
     """
     shape = torch.tensor([[image.height, image.width]])
-    top, left, height, width = evaluation_boxes(shape, size)[0].tolist()
+    top, left, height, width = evaluation_boxes(shape, size, centre)[0].tolist()
     box = (left, top, left + width, top + height)
     return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
-def evaluation_boxes(shapes: Tensor, size: int) -> Tensor:
+def evaluation_boxes(shapes: Tensor, size: int, centre: float = CENTRE) -> Tensor:
     """Return what is evaluated of images of heights and widths (B, 2): boxes (top, left, height,
     width), float64 (B, 4)."""
     if size < CENTRE_CROP_FROM:
         return torch.cat((torch.zeros_like(shapes), shapes), dim=1).double()
-    side = shapes.double().amin(dim=1, keepdim=True) * 224 / 256
+    side = shapes.double().amin(dim=1, keepdim=True) * centre
     return torch.cat(((shapes - side) / 2, side.expand(-1, 2)), dim=1)
 
 

@@ -21,6 +21,7 @@ from wcdas.data.dataset import (
     StoredImages,
 )
 from wcdas.data.images import (
+    CENTRE,
     CENTRE_CROP_FROM,
     Crop,
     evaluation_boxes,
@@ -46,18 +47,24 @@ class Draw(NamedTuple):
 
 
 def open_inputs(
-    split: Split, size: int, channels: int, device: torch.device, workers: int
+    split: Split,
+    size: int,
+    channels: int,
+    device: torch.device,
+    workers: int,
+    centre: float = CENTRE,
 ) -> "Resident | DecodedImages":
+    """Open what a loader reads; `centre` is what of the shorter side is evaluated."""
     if isinstance(split, FeatureVectors):
         return Resident(split.vectors.float(), device)
     if isinstance(split, CanvasImages):
-        return Canvases(split.pixels, device, split.shapes, size)
+        return Canvases(split.pixels, device, split.shapes, size, centre)
     if isinstance(split, ArrayImages):
         if isinstance(split, SquareImages) or size < CENTRE_CROP_FROM:
             return Resident(fit(split.pixels, size, channels), device)
-        return Arrays(with_channels(split.pixels, channels), device, size)
+        return Arrays(with_channels(split.pixels, channels), device, size, centre)
     if isinstance(split, StoredImages):
-        return DecodedImages(split, size, channels, device, workers)
+        return DecodedImages(split, size, channels, device, workers, centre)
     raise InputError(f"a {type(split).__name__} cannot be loaded; expected images or features")
 
 
@@ -84,14 +91,16 @@ class Resident:
 class Canvases(Resident):
     """Images squeezed onto one size; they are cut in the shapes that they had."""
 
-    def __init__(self, values: Tensor, device: torch.device, shapes: Tensor, size: int) -> None:
+    def __init__(
+        self, values: Tensor, device: torch.device, shapes: Tensor, size: int, centre: float
+    ) -> None:
         super().__init__(values, device)
-        self.shapes, self.size = shapes.to(device), size
+        self.shapes, self.size, self.centre = shapes.to(device), size, centre
 
     def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
         images, shapes = self.values[indices], self.shapes[indices]
         if crop is None:
-            boxes = evaluation_boxes(shapes, self.size)
+            boxes = evaluation_boxes(shapes, self.size, self.centre)
         else:
             boxes = resized_crop_boxes(crop, positions, *shapes.unbind(1))
         squeeze = torch.tensor(images.shape[-2:], device=images.device) / shapes
@@ -101,15 +110,16 @@ class Canvases(Resident):
 class Arrays(Resident):
     """Images of one size that are cut as image files are: by a random crop, or in the centre."""
 
-    def __init__(self, values: Tensor, device: torch.device, size: int) -> None:
+    def __init__(self, values: Tensor, device: torch.device, size: int, centre: float) -> None:
         super().__init__(values, device)
-        self.size = size
+        self.size, self.centre = size, centre
 
     @cached_property
     def squares(self) -> Tensor:
         """All images as they are evaluated."""
-        cut = [evaluation_square(tv.to_pil_image(image), self.size) for image in self.values.cpu()]
-        return torch.stack([to_pixels(image) for image in cut]).to(self.values.device)
+        images = map(tv.to_pil_image, self.values.cpu())
+        cut = [to_pixels(evaluation_square(image, self.size, self.centre)) for image in images]
+        return torch.stack(cut).to(self.values.device)
 
     def take(self, indices: Tensor, positions: Tensor, crop: Crop | None) -> Tensor:
         if crop is None:
@@ -128,14 +138,20 @@ class DecodedImages:
     """
 
     def __init__(
-        self, split: StoredImages, size: int, channels: int, device: torch.device, workers: int
+        self,
+        split: StoredImages,
+        size: int,
+        channels: int,
+        device: torch.device,
+        workers: int,
+        centre: float,
     ) -> None:
         if workers < 0:
             raise InputError(f"workers is {workers}; expected 0 (none) or more")
         self.device = device
         self.batches: list[list[Item]] = []  # what is to be read in this epoch
         self.loader: DataLoader[Tensor | InputError] = DataLoader(
-            _Squares(split, size, channels),
+            _Squares(split, size, channels, centre),
             batch_sampler=self.batches,
             num_workers=workers,
             multiprocessing_context=start_method(workers),
@@ -174,8 +190,8 @@ class DecodedImages:
 class _Squares(Dataset[Tensor | InputError]):
     """Decoded images by item; a bad file is handed on as the error it causes."""
 
-    def __init__(self, split: StoredImages, size: int, channels: int) -> None:
-        self.split, self.size, self.channels = split, size, channels
+    def __init__(self, split: StoredImages, size: int, channels: int, centre: float) -> None:
+        self.split, self.size, self.channels, self.centre = split, size, channels, centre
 
     def __getitem__(self, item: Item) -> Tensor | InputError:
         index, position, crop = item
@@ -185,7 +201,7 @@ class _Squares(Dataset[Tensor | InputError]):
         except InputError as error:
             return error
         if crop is None:
-            square = evaluation_square(image, self.size)
+            square = evaluation_square(image, self.size, self.centre)
         else:
             square = training_square(image, self.size, crop, position)
         return to_pixels(square.convert("L" if self.channels == 1 else "RGB"))

@@ -11,7 +11,7 @@ from torch import Tensor
 from wcdas import rng
 from wcdas.data.augment import Augmentation
 from wcdas.data.dataset import ArrayImages, FeatureVectors, Split
-from wcdas.data.images import Crop
+from wcdas.data.images import CENTRE, Crop
 from wcdas.data.inputs import Draw, Resident, open_inputs
 from wcdas.data.samplers import whole_batches
 from wcdas.errors import InputError
@@ -34,6 +34,7 @@ class Loader:
     """The base of both loaders: inputs, their labels, and the normalisation.
 
     Inputs are float32, (pixel / 255 − mean) / std; feature vectors are handed out as they are.
+    Of an image that is evaluated `centre` of its shorter side is seen, from 112 pixels on.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Loader:
         mean: Sequence[float],
         std: Sequence[float],
         batch_size: int,
+        centre: float = CENTRE,
         device: torch.device | str = "cpu",
         workers: int = 0,
         rank: int = 0,
@@ -64,7 +66,7 @@ class Loader:
             )
         self.device = torch.device(device)
         self.shape = (channels,) if self.features else (channels, size, size)  # of an input
-        self.source = open_inputs(split, size, channels, self.device, workers)
+        self.source = open_inputs(split, size, channels, self.device, workers, centre)
         self.labels = split.labels.to(self.device)
         self.mean = torch.tensor(mean, device=self.device).view(-1, 1, 1)
         self.std = torch.tensor(std, device=self.device).view(-1, 1, 1)

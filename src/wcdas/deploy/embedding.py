@@ -25,7 +25,7 @@ from wcdas.run.settings import read_request
 from wcdas.run.spec import Table, flat
 
 Data = str | Path | HuggingFace
-OF_A_BACKBONE = ("backbone.weights", "input_size")
+OF_A_BACKBONE = ("backbone.weights", "input_size", "evaluation_crop")
 
 
 def embed(

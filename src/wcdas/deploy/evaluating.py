@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from wcdas.data import HuggingFace
 from wcdas.data.augment import RESIZED_CROP_FROM, Augmentation, create_augmentation
-from wcdas.data.dataset import Split
+from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.loader import TrainLoader
 from wcdas.deploy.model import Model, Source, dataset_for, load, loader_options, run_split
 from wcdas.errors import InputError
@@ -22,9 +22,12 @@ from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, max_norm
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.experts import ExpertsHead
+from wcdas.processes import Ranks
 from wcdas.rng import permutation, stream
 from wcdas.run.console import busy
 from wcdas.run.folder import RunFolder
+from wcdas.run.frozen import compute_features, frozen_by
+from wcdas.run.spec import build
 
 # Of learning the experts' weights, the authors'.
 EPOCHS, BATCH, JITTER = 5, 128, 0.4
@@ -111,12 +114,31 @@ def evaluate_run(
     if correction.aggregate_experts:
         flip = not Path(run).is_dir() or RunFolder(Path(run)).read_run()["augment"]["flip"]
         facts["expert_weights"] = weigh_experts(model, dataset.test, flip, workers).tolist()
-    logits = run_split(model, dataset.test, workers, console)[1]
+    logits = _test_logits(model, Path(run), dataset, workers, console)
     logits = model.calibrated(logits, correction.prior, correction.temperature)
     counts = torch.tensor(model.info.class_counts)
     if correction.logit_adjustment:
         logits = adjust_logits(logits, counts, correction.logit_adjustment)
     return facts | evaluate(logits, dataset.test.labels, counts, model.class_names)
+
+
+def _test_logits(
+    model: Model, run: Path, dataset: Dataset, workers: int, console: Console | None
+) -> Tensor:
+    """Return the logits of the test images, of a frozen network by the features that are kept."""
+    stored = RunFolder(run).read_run() if run.is_dir() else {}
+    if not stored.get("frozen") or model.info.built_by_method:
+        return run_split(model, dataset.test, workers, console)[1]
+    stored.pop("info")
+    backbone = model.classifier.backbone
+    backbone.num_features = backbone.pooled_features
+    neck, backbone.neck = backbone.neck, nn.Identity()
+    frozen = frozen_by(backbone, build(stored), dataset, model.info.mean, model.info.std)
+    compute_features(frozen, Ranks(0, 1, model.device), workers, console, train=False)
+    assert isinstance(frozen.test, FeatureVectors)
+    vectors = frozen.test.vectors.to(model.device)
+    with torch.no_grad():
+        return model.classifier.head(neck(vectors)).float().cpu()
 
 
 def _correct_weights(model: Model, correction: Correction) -> None:

@@ -86,7 +86,8 @@ class Model:
         else:
             side = needed_side(info.input_size)
             upright = open_image(Path(image), info.channels, at_least=side)
-        pixels = to_pixels(evaluation_square(upright, info.input_size)).float() / 255
+        square = evaluation_square(upright, info.input_size, info.centre)
+        pixels = to_pixels(square).float() / 255
         mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (info.mean, info.std))
         return (pixels - mean) / std
 
@@ -259,6 +260,7 @@ def loader_options(model: Model) -> dict[str, Any]:
         "channels": info.channels,
         "mean": info.mean,
         "std": info.std,
+        "centre": info.centre,
         "device": model.device,
         "memory_format": model.memory_format,
     }
@@ -294,8 +296,8 @@ def preprocessing(info: ModelInfo) -> dict[str, Any]:
         "sixteen_bit": "scaled to 8 bits, 65535 to 255",
         "mode": "L" if info.channels == 1 else "RGB",
         "max_pixels": MAX_PIXELS,
-        "crop": "central square of 224/256 of the shorter side" if cut else "none",
-        "crop_fraction": 224 / 256 if cut else 1.0,
+        "crop": "central square, crop_fraction of the shorter side" if cut else "none",
+        "crop_fraction": info.centre if cut else 1.0,
         "resize": [info.input_size, info.input_size],
         "interpolation": "bilinear, antialiased, as Pillow's Image.resize(size, BILINEAR, box)",
         "scale": 1 / 255,

@@ -14,6 +14,7 @@ from wcdas.backbones import (
     demanded_size,
     has_batch_norm,
     takes,
+    usual_size,
 )
 from wcdas.backbones.pretrained import EXTRA, PACKAGES
 from wcdas.data.augment import RESIZED_CROP_FROM
@@ -27,6 +28,8 @@ from wcdas.threads import choose_threads
 SHARE_OF_MEMORY = 0.4  # of a GPU, for decoded images
 SMALL = 64  # pixels; up to here the CIFAR network where training starts from scratch
 LARGEST_ZOOM = 8  # images of 32 pixels at 256
+LEAST = {"cpu": 128, "cuda": 160}  # pixels that a pretrained network sees, and 224 at most
+NEARER = {"cpu": 1.0, "cuda": 1.25}  # times an image's own side that it is seen at
 SMALLEST_CROP = 0.35  # of the area of an image that a pretrained network is fine-tuned on
 TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
 FROM_SCRATCH = "resnet32"
@@ -55,7 +58,6 @@ def fine_tuning(backbone: str, images: int) -> Table:
     strong augmentation and a mean of the weights; small data is seen more often.
     """
     epochs = min(max(200_000 // images, 10), 60)
-    batch_size = _batch_size(images, 64)
     representation: Table = {
         "imprint": True,
         "algorithm": "adamw",
@@ -64,11 +66,12 @@ def fine_tuning(backbone: str, images: int) -> Table:
         "warmup": 1.0,
         "ema": 0.99,
         "epochs": epochs,
-        "batch_size": batch_size,
+        "batch_size": _batch_size(images, 128),
         "augment": "trivial-augment",
         "mixup": 0.0,
     }
-    classifier = {"epochs": max(1, epochs // 3), "lr": 0.01, "batch_size": batch_size}
+    few, batch_size = max(1, epochs // 3), _batch_size(images, 64)
+    classifier = {"epochs": few, "lr": 0.01, "batch_size": batch_size}
     return {
         "stages": {"representation": representation, "classifier": classifier},
         "methods": OWN_OF_METHODS,
@@ -139,58 +142,71 @@ def automatic(dataset: Dataset, device: str, chosen: Chosen) -> tuple[Table, lis
             return _noted(table | _from_scratch(dataset, device, chosen), why, hint)
         names = [found]
     name = names[0]
-    size = chosen.input_size or pretrained_size(name, dataset)
-    table |= {"backbone": {"name": name, "weights": chosen.weights or "pretrained"}}
-    table["input_size"] = size
+    table["backbone"] = {"name": name, "weights": chosen.weights or "pretrained"}
+    table["evaluation_crop"] = 1.0
     notes = []
     if chosen.name is None:
         suits = "as suits a CPU" if device == "cpu" else "as suits a GPU"
         notes.append(f"backbone {name}, pretrained, {suits}; another with --set backbone.name=…")
-    if not chosen.input_size:
-        notes.append(f"input size {size}, {_why_size(name, size, dataset.image_side)}")
     images = len(dataset.train)
     epochs = chosen.epochs or fine_tuning(name, images)["stages"]["representation"]["epochs"]
     in_epochs = f"{epochs} epoch{'s' * (epochs != 1)}"
+    size = chosen.input_size or tuned_size(name, dataset, device)
     passes = epochs * images * (size / 224) ** 2
+    why_frozen = ""
     if chosen.frozen is None and device == "cpu" and passes > PASSES_ON_A_CPU:
-        table["frozen"] = True
         hours = f"{passes / PASSES_A_MINUTE / 60:.1f}".removesuffix(".0")
-        notes.append(
-            f"the backbone is frozen, since fine-tuning it on {images:,} images for "
-            f"{in_epochs} would take {hours} h or so on two cores; fine-tune it with --set "
-            "frozen=false"
+        why_frozen = (
+            f"fine-tuning it on {images:,} images for {in_epochs} would take {hours} h or so on "
+            "two cores; fine-tune it with --set frozen=false"
         )
-        return table, notes
-    if chosen.frozen is None and chosen.experts and not can_be_cut(name, size):
+    elif chosen.frozen is None and chosen.experts and not can_be_cut(name, size):
+        why_frozen = (
+            f"{name} cannot be cut into experts; to train them from its early layers on, choose a "
+            "ResNet with --set backbone.name=resnet18"
+        )
+    frozen = bool(chosen.frozen or why_frozen)
+    if frozen and not chosen.input_size:
+        size = frozen_size(name, dataset)
+    table["input_size"] = size
+    if not chosen.input_size:
+        notes.append(f"input size {size}, {_why_size(name, size, dataset.image_side)}")
+    if why_frozen:
         table["frozen"] = True
-        notes.append(
-            f"the backbone is frozen, since {name} cannot be cut into experts; to train them from "
-            "its early layers on, choose a ResNet with --set backbone.name=resnet18"
-        )
+        notes.append(f"the backbone is frozen, since {why_frozen}")
+    if frozen:
         return table, notes
-    if not chosen.frozen and chosen.crops and size >= RESIZED_CROP_FROM:
+    if chosen.crops and size >= RESIZED_CROP_FROM:
         table["augment"] = table.get("augment", {}) | {"scale": SMALLEST_CROP}
         larger = 32 * round(1.25 * size / 32)
         if demanded_size(name) is None and takes(name, size, larger):
             table["evaluation_size"] = larger
-    if not chosen.frozen:
-        minutes = max(1, round(passes / PASSES_A_MINUTE))
-        on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
-        why = f", since there are {images:,} images" * (not chosen.epochs)
-        other = "; another number with --set epochs=…" * (not chosen.epochs)
-        if why or on_a_cpu:
-            notes.append(f"fine-tuned for {in_epochs}{why}{on_a_cpu}{other}")
+    minutes = max(1, round(passes / PASSES_A_MINUTE))
+    on_a_cpu = f", {minutes} min or so on two cores, seconds with --frozen" * (device == "cpu")
+    why = f", since there are {images:,} images" * (not chosen.epochs)
+    other = "; another number with --set epochs=…" * (not chosen.epochs)
+    if why or on_a_cpu:
+        notes.append(f"fine-tuned for {in_epochs}{why}{on_a_cpu}{other}")
     return table, notes
 
 
-def pretrained_size(name: str, dataset: Dataset) -> int:
-    """Return the size at which a pretrained network sees images: what it demands, else their own
-    from 128 to 224 pixels, tiny ones as large as they may be; the CIFAR networks have no such
-    bounds."""
+def tuned_size(name: str, dataset: Dataset, device: str) -> int:
+    """Return the size at which a pretrained network is fine-tuned on images: what it demands, else
+    their own within bounds, on a GPU a quarter more, tiny ones as large as they may be; the CIFAR
+    networks have no such bounds."""
     if name in BACKBONES:
         return dataset.input_size
     own = dataset.image_side
-    return demanded_size(name) or min(max(32 * round(own / 32), 128), 224, LARGEST_ZOOM * own)
+    size = max(32 * round(NEARER[device] * own / 32), LEAST[device])
+    return demanded_size(name) or min(size, 224, LARGEST_ZOOM * own)
+
+
+def frozen_size(name: str, dataset: Dataset) -> int:
+    """Return the size at which a network sees images that it does not learn from: the one that it
+    knows, whatever theirs is; tiny ones as large as they may be."""
+    if name in BACKBONES:
+        return dataset.input_size
+    return demanded_size(name) or min(usual_size(name), LARGEST_ZOOM * dataset.image_side)
 
 
 def _why_size(name: str, size: int, own: int) -> str:

@@ -16,7 +16,7 @@ from wcdas.data.dataset import Dataset, Split, StoredImages
 from wcdas.data.loader import channel_statistics
 from wcdas.data.split import holdout
 from wcdas.errors import InputError, WorkError, explained, first_line
-from wcdas.heads import Head, create_head
+from wcdas.heads import Head, ShardedWCDASHead, create_head
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
 from wcdas.processes import Ranks, spare_cores
@@ -65,7 +65,8 @@ class TrainingRun:
     @cached_property
     def test_images(self) -> Split:
         """The test images, decoded once where they are held."""
-        return self._held(self.dataset.test, squares, self.config.evaluated_at)
+        decode = partial(squares, centre=self.config.evaluation_crop)
+        return self._held(self.dataset.test, decode, self.config.evaluated_at)
 
     def _held(self, split: Split, decode: Callable[..., Split], size: int) -> Split:
         if not self.config.cache or not isinstance(split, StoredImages):
@@ -108,6 +109,7 @@ def build_run(
         "channels": channels,
         "mean": mean,
         "std": std,
+        "centre": config.evaluation_crop,
         "workers": workers,
         "device": ranks.device,
         "rank": ranks.rank,
@@ -171,9 +173,11 @@ def _try(backbone: Backbone, config: Config, channels: int) -> None:
 
 def new_head(config: Config, dataset: Dataset, length: int) -> Head:
     """Build the run's own head for feature vectors of a length."""
-    name, counts = str(config.head.get("name")), dataset.class_counts
+    name, classes, counts = config.head.get("name"), dataset.num_classes, dataset.class_counts
     with explained("head: "):
-        return create_head(name, length, dataset.num_classes, counts, **config.head_options)
+        if config.sharded:
+            return ShardedWCDASHead(length, classes, config.negatives, **config.head_options)
+        return create_head(str(name), length, classes, counts, **config.head_options)
 
 
 def _prepare(config: Config, model: Classifier, device: torch.device) -> torch.memory_format:

@@ -7,7 +7,7 @@ from torch import Tensor
 from wcdas.backbones import merge_adapters
 from wcdas.evaluation import evaluate, fit_temperature
 from wcdas.evaluation.calibration import FEWEST
-from wcdas.heads import Head
+from wcdas.heads import Head, ShardedWCDASHead
 from wcdas.methods.method import plain_model
 from wcdas.processes import device_name
 from wcdas.run.build import TrainingRun
@@ -44,6 +44,8 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
     features, logits = seen or predict(run, run.test_images)
     logits = logits / temperature
+    if isinstance(run.model.head, ShardedWCDASHead):
+        run.model.head = run.model.head.whole()
     if not run.ranks.is_main:
         return None
     counts, names = dataset.class_counts, dataset.class_names
@@ -63,6 +65,7 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
         class_counts=counts.tolist(),
         channels=images.channels,
         input_size=config.evaluated_at,
+        centre=config.evaluation_crop,
         mean=mean,
         std=std,
         temperature=temperature,

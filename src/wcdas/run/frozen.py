@@ -90,6 +90,13 @@ def freeze(config: Config, dataset: Dataset, workers: int) -> FrozenDataset:
     mean, std = list(network.mean or ()), list(network.std or ())
     if not mean or not std:
         mean, std = channel_statistics(dataset.train, channels, size, workers)
+    return frozen_by(network, config, dataset, mean, std)
+
+
+def frozen_by(
+    network: Backbone, config: Config, dataset: Dataset, mean: list[float], std: list[float]
+) -> FrozenDataset:
+    """Put a network that is there in front of a dataset."""
     views = (config.views,) if config.views > 1 else ()
     d = network.num_features
     train, test = torch.zeros(len(dataset.train), *views, d), torch.zeros(len(dataset.test), d)
@@ -121,30 +128,38 @@ def frozen_for(configs: Mapping[str, Config], dataset: Dataset, workers: int) ->
         found[method] = dataset
         if config.frozen:
             views = [view_settings(config, number) for number in range(config.views)]
-            key = json.dumps([as_table(config.backbone), config.input_size, views])
+            seen = [config.input_size, config.evaluation_crop]
+            key = json.dumps([as_table(config.backbone), seen, views])
             found[method] = known[key] = known.get(key) or freeze(config, dataset, workers)
     return found
 
 
 def compute_features(
-    frozen: FrozenDataset, ranks: Ranks, workers: int, console: Console | None
+    frozen: FrozenDataset,
+    ranks: Ranks,
+    workers: int,
+    console: Console | None,
+    train: bool = True,
 ) -> None:
-    """Fill in the features of training and test images: those in the store, and the others."""
+    """Fill in the features of test images, and of training images where they are asked for: those
+    in the store, and the others."""
     config, images = frozen.config, frozen.images
-    views = config.views
+    views = config.views if train else 1
     several = f", {views} views of a training image" if views > 1 else ""
     told = f"{config.backbone.name} at {config.input_size} px, {frozen.channels:,} features"
     tell(console, f"frozen: {told}{several}")
-    progress = ImageProgress(console, "features", len(images.test) + views * len(images.train))
+    wanted = len(images.test) + (views * len(images.train) if train else 0)
+    progress = ImageProgress(console, "features", wanted)
     of_view = [View(i, frozen, ranks, workers, progress) for i in range(views)]
     network: Any = frozen.network
     network.to(ranks.device, memory_format=torch.channels_last)  # faster on a CPU too
     try:
         with progress:
             _vectors(frozen.test).copy_(of_view[0].features(images.test, digests(images.test)))
-            names, train = digests(images.train), _vectors(frozen.train)
-            for i, view in enumerate(of_view):
-                train.view(len(names), views, -1)[:, i] = view.features(images.train, names)
+            names = digests(images.train) if train else []
+            for i, view in enumerate(of_view if train else []):
+                found = view.features(images.train, names)
+                _vectors(frozen.train).view(len(names), views, -1)[:, i] = found
     except KeyboardInterrupt as stop:
         raise InterruptedRunError(
             "stopped; the features so far are kept, the same command goes on from there",
@@ -185,6 +200,7 @@ class View:
         inputs: dict[str, Any] = {
             "size": config.input_size,
             "channels": frozen.images.channels,
+            "centre": config.evaluation_crop,
             "mean": frozen.mean,
             "std": frozen.std,
         }

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from wcdas.backbones import Backbone, create_backbone
 from wcdas.backbones.base import FrozenBackbone, Identity
+from wcdas.data.images import CENTRE
 from wcdas.errors import InputError, explained, first_line
 from wcdas.files import check_regular, write_synced
 from wcdas.heads import create_head
@@ -21,7 +22,7 @@ from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Parts, plain_model
 from wcdas.shapes import check_shape
 
-FORMAT, OLDEST = 3, 1
+FORMAT, OLDEST = 4, 1
 LARGEST, LARGEST_SIDE = 1_000_000, 4096  # of what a file may ask for; pixels of a side
 
 
@@ -46,6 +47,7 @@ class ModelInfo:
     built_by_method: bool = False  # whether the model is more than a backbone and a head
     neck: str = "none"
     neck_features: int = 0
+    centre: float = CENTRE  # what of an image's shorter side is seen, from 112 pixels on
     frozen: bool = False  # whether what the method built stands on the backbone's features
     format: int = FORMAT
 
@@ -107,6 +109,7 @@ def _checked(facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> ModelInfo:
         (not images or channels in (1, 3), f"{channels} channels; expected 1 or 3"),
         (1 <= channels <= LARGEST, f"{channels} channels"),
         (not images or 1 <= info.input_size <= LARGEST_SIDE, f"input size {info.input_size}"),
+        (0 < info.centre <= 1, f"a centre of {info.centre:g}"),
         (
             not images or sides == (channels, channels),
             f"{sides[0]} means and {sides[1]} deviations",

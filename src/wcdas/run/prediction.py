@@ -7,12 +7,15 @@ from torch import Tensor
 
 from wcdas.data.dataset import Split
 from wcdas.data.loader import Batch, EvalLoader
+from wcdas.heads import ShardedWCDASHead
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
 from wcdas.run.build import TrainingRun
 from wcdas.run.inference import images_at_a_time, in_threads
 
 Between = Callable[[], object]
+
+ROWS = 1024  # whose logits processes compute together, each those of its classes
 
 DIVERGED = (
     "the network's outputs became NaN or infinite on images that it is not trained on; "
@@ -31,26 +34,33 @@ def predict_split(
     Of several processes that read parts of a split, `join` gathers the rows, and all of them call
     `between` after the same batches.
     """
+    head = model.head
+    sharded = isinstance(head, ShardedWCDASHead)
     was_training = model.training
     model.eval()
-    device = model.head.weight.device
+    device = head.weight.device
     indices = [torch.zeros(0, dtype=torch.int64, device=device)]  # a process may have no image
-    features = [torch.zeros(0, model.head.in_features, device=device)]
-    logits = [torch.zeros(0, model.head.num_classes, device=device)]
+    features = [torch.zeros(0, head.in_features, device=device)]
+    logits = [torch.zeros(0, 0 if sharded else head.num_classes, device=device)]
 
     @torch.no_grad()
     def look(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         x = model.features(batch.inputs)
-        return batch.indices, x.float(), model.head(x).float()
+        return batch.indices, x.float(), x[:, :0] if sharded else head(x).float()
 
     for number, rows in enumerate(in_threads(look, loader, device), 1):
         for kept, new in zip((indices, features, logits), rows, strict=True):
             kept.append(new)
         if number <= loader.batches_of_all:
             between()
-    model.train(was_training)
     order = join(torch.cat(indices)).cpu().argsort()
-    return join(torch.cat(features)).cpu()[order], join(torch.cat(logits)).cpu()[order]
+    x, z = (join(torch.cat(rows)).cpu()[order] for rows in (features, logits))
+    if isinstance(head, ShardedWCDASHead):
+        with torch.no_grad():
+            parts = [head.logits_of_all(part.to(device)).cpu() for part in x.split(ROWS)]
+        z = torch.cat([torch.zeros(0, head.num_classes), *parts])
+    model.train(was_training)
+    return x, z
 
 
 def predict(

@@ -21,6 +21,7 @@ import torch
 from wcdas.data import OPTIONS, HuggingFace, in_memory, list_datasets
 from wcdas.data.augment import RESIZED_CROP_FROM
 from wcdas.data.dataset import Dataset, FeatureVectors
+from wcdas.data.images import CENTRE_CROP_FROM
 from wcdas.data.mirroring import decide_mirroring, without_verdict
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, explained, unknown
@@ -35,7 +36,7 @@ from wcdas.run.automatic import (
     on_features,
     single_step,
 )
-from wcdas.run.checks import check_stages
+from wcdas.run.checks import check_stages, why_not_sharded
 from wcdas.run.recipes import Settings, check_layer, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
 from wcdas.run.spec import (
@@ -54,6 +55,7 @@ from wcdas.run.spec import (
 from wcdas.shapes import check_shape
 
 DEFAULT_METHOD = "wcdas-prior"
+SHARDED_FROM = 100_000  # classes
 PATHS = ("source", "root", "classes", "labels")  # options of a dataset that are paths
 
 Source = str | Path | HuggingFace
@@ -127,7 +129,8 @@ class Request:
     def _acts_on_images(self) -> bool:
         """Whether something is set that has no effect on features."""
         try:
-            _check_effect_on_features(self.layers, "", "input_size", "augment.flip", "cache")
+            allowed = ("input_size", "evaluation_crop", "augment.flip", "cache")
+            _check_effect_on_features(self.layers, "", *allowed)
         except InputError:
             return True
         return False
@@ -163,7 +166,8 @@ class Request:
             )
         elif frozen and config.views == 1:
             seen = "every image is seen as it is; for others set views to 2 or more"
-            _check_effect_on_features(self.layers, seen, "input_size", "frozen", "augment.flip")
+            allowed = ("input_size", "evaluation_crop", "frozen", "augment.flip")
+            _check_effect_on_features(self.layers, seen, *allowed)
         if features or (frozen and config.views == 1):
             stages = {name: replace(stage, augment="none") for name, stage in config.stages.items()}
             config = replace(config, stages=stages)
@@ -176,8 +180,14 @@ class Request:
         if size < RESIZED_CROP_FROM and not features:
             self._check_no_resized_crop(size)
         _check_size(size, dataset)
+        many = dataset.num_classes >= SHARDED_FROM and "sharded" not in _merged(self.layers)
+        if many and not why_not_sharded(config, find_method(self.method)):
+            config = replace(config, sharded=True)
         decided = "cache" in _merged(self.layers) or frozen
         config = replace(config, data=data, input_size=size)
+        if config.evaluated_at < CENTRE_CROP_FROM and "evaluation_crop" in _merged(self.given):
+            why = f"images of {config.evaluated_at} px are evaluated whole"
+            raise _no_effect("evaluation_crop", why)
         if not decided and fits(dataset, config, device, at_a_time):
             config = replace(config, cache=True)
         return config, [*notes, *single_step(config, dataset)]
@@ -291,7 +301,7 @@ def resolve(
     below = [suitable, shipped]
     network = _merged(layer.get("backbone", {}) for layer in (*below, *given))
     if is_frozen([suitable, *given]):  # whatever the shipped recipe trains
-        kept = ("backbone", "input_size")
+        kept = ("backbone", "input_size", "evaluation_crop")
         decided = {key: value for key, value in suitable.items() if key in kept}
         below += [decided, on_features(images)]
     elif network.get("weights"):

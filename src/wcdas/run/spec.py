@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from wcdas.backbones.necks import check_neck
+from wcdas.data.images import CENTRE
 from wcdas.data.samplers import SAMPLERS
 from wcdas.errors import InputError, explained, unknown
 from wcdas.heads import HEADS
@@ -338,6 +339,26 @@ class Config:
         "pretrained network that takes any size is fine-tuned with crops",
         at_least=0,
         of_images=True,
+    )
+    evaluation_crop: float = key(
+        CENTRE,
+        "share of the shorter side whose central square is evaluated and predicted, from 112 "
+        "pixels on; 1 where a pretrained network sees your own images, unless you say otherwise",
+        above=0,
+        at_most=1,
+        of_images=True,
+    )
+    sharded: bool = key(
+        False,
+        "whether each of [several processes](many-classes.md#several-gpus) holds, trains and keeps "
+        "a part of the classes; of the head `wcdas`, from 100,000 classes on unless you say "
+        "otherwise",
+    )
+    negatives: float = key(
+        1.0,
+        "with `sharded`: share of the classes that a step draws beside those of its labels",
+        above=0,
+        at_most=1,
     )
     amp: Literal["none", "bf16", "fp16"] = key(
         "none",
