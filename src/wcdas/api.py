@@ -321,10 +321,8 @@ class Surroundings:
 
 def _begun_before(out: str | Path | None) -> Path | None:
     """Return the folder of the run that torchrun has restarted, if the run had begun."""
-    if not restarts():
-        return None
-    path = Path(out) if out is not None else Path(recalled("folder"))
-    return path if RunFolder(path).exists else None
+    begun = (out or recalled("folder")) if restarts() else None
+    return Path(begun) if begun and RunFolder(Path(begun)).exists else None
 
 
 def _chosen_folder(out: str | Path | None, name: str) -> Path:
