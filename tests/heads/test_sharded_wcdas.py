@@ -313,7 +313,7 @@ def test_a_step_on_drawn_classes(kind, target):
 
 
 def test_the_mean_over_draws_is_the_sum_over_all_classes():
-    """Of Σ exp z over the classes that are no label; 4,000 draws, within five standard errors."""
+    """Of Σ exp z over the classes that are no label; 1,000 draws, within five standard errors."""
     head = wcdas.ShardedWCDASHead(FEATURES, MANY, negatives=0.3, scale=3.0).double()
     optimizer = torch.optim.SGD(head.parameters(), lr=1e-9)
     head.step_with(optimizer)
@@ -321,14 +321,14 @@ def test_the_mean_over_draws_is_the_sum_over_all_classes():
     others = head.whole()(x)[0].exp()
     others[label] = 0
     sums = []
-    for _ in range(4000):
+    for _ in range(1000):
         loss = head.loss(x, label)  # log(1 + Σ / exp z_y)
         sums.append(torch.expm1(loss.detach()) * head.whole()(x)[0, label[0]].exp())
         head.drawing.drawn = {}
     sums = torch.stack(sums)
     error = sums.std() / math.sqrt(len(sums))
     assert abs(sums.mean() - others.sum()) < 5 * error
-    assert error < 0.02 * others.sum()
+    assert error < 0.04 * others.sum()
 
 
 def test_what_drawing_needs():
