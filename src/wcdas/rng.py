@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     INITIAL = 1_004
     VIEWS = 1_005
     SELECTION = 1_006
+    PATCHES = 1_007
 
 
 def stream(seed: int, *parts: int) -> int:

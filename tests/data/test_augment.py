@@ -289,6 +289,7 @@ def test_strong_ends_with_cutout_in_the_mean(tiles):
     changed = (covered != plain).any(dim=1)
     levels = torch.tensor([128, 64, 26], dtype=torch.uint8)
     assert (covered.movedim(1, -1)[changed] == levels).all()
+    assert create_augmentation("auto-augment", size=32)(tiles(), 7, POSITIONS).equal(plain)
     assert 64 <= changed.sum(dim=(1, 2)).median() <= 256
     assert changed.sum(dim=(1, 2)).max() == 256
 
@@ -406,17 +407,18 @@ def test_moco_is_simclr_and_blur(size, strongest, tiles):
     assert found.equal(expected)
 
 
-def test_simclr_is_crop_flip_jitter_and_grey(tiles):
-    augment = create_augmentation("simclr", size=32)
+@pytest.mark.parametrize(("policy", "smallest"), [("simclr", 0.2), ("proco", 0.08)])
+def test_simclr_and_proco_are_crop_flip_jitter_and_grey(policy, smallest, tiles):
+    augment = create_augmentation(policy, size=32)
     assert [step.draws for step in augment.steps] == [40, 1, 6, 1]
-    still = create_augmentation("simclr", size=32, flip=False)
+    still = create_augmentation(policy, size=32, flip=False)
     assert [step.draws for step in still.steps] == [40, 6, 1]
-    large = create_augmentation("simclr", size=112)
+    large = create_augmentation(policy, size=112)
     assert large.crop_scale == 0.08
     assert [step.draws for step in large.steps] == [1, 6, 1]
     images = tiles()
     u = rng.uniform(3, POSITIONS, 48)
-    expected = random_resized_crop((0.2, 1.0)).apply(images, u[:, :40])
+    expected = random_resized_crop((smallest, 1.0)).apply(images, u[:, :40])
     mirrored = u[:, 40] < 0.5
     expected[mirrored] = expected[mirrored].flip(-1)
     jittered = u[:, 46] < 0.8

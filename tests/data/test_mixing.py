@@ -83,6 +83,74 @@ def test_both_take_turns(pictures):
     assert 150 < sum(kinds) < 250
 
 
+def test_patches_are_of_other_images(tiles):
+    """Pixel by pixel: inside the box the patch, its label with its share of the area."""
+    backgrounds, patches = tiles(8, 16)[:6].float(), tiles(8, 16)[8:14].float()
+    labels, patch_labels = torch.arange(6), torch.arange(10, 16)
+    mixing = Mixing(0.0, 1.0, 30, backgrounds.shape)
+    mixing.begin(3)
+    areas = []
+    for step in range(30):
+        given = (backgrounds, labels, torch.tensor([step]), (patches, patch_labels))
+        images, target = mixing(*given)
+        top, bottom, left, right = mixing.boxes[step].tolist()
+        for i in range(6):
+            expected = backgrounds[i].clone()
+            for y in range(top, bottom):
+                for x in range(left, right):
+                    expected[:, y, x] = patches[i, :, y, x]
+            assert images[i].equal(expected)
+        assert target.first.equal(labels)
+        assert target.second.equal(patch_labels)
+        areas.append((bottom - top) * (right - left))
+        assert float(target.lam) == pytest.approx(1 - areas[-1] / 64)
+    assert 0 == min(areas) < max(areas)
+
+
+def test_a_share_of_the_batches_is_cut_and_the_others_stay(pictures):
+    mixing, patches = Mixing(0.0, 1.0, 2000, pictures[:2].shape, cut_share=0.3), pictures[2:4]
+    mixing.begin(5)
+    # Of a binomial five standard deviations.
+    assert abs(mixing.cuts.sum() - 600) < 5 * (2000 * 0.3 * 0.7) ** 0.5
+    for step in (~mixing.cuts).nonzero()[:5]:
+        images, target = mixing(pictures[:2], LABELS[:2], step, (patches, LABELS[2:4]))
+        assert images.equal(pictures[:2])
+        assert target.lam == 1
+    boxes = (mixing.boxes[:, 1] - mixing.boxes[:, 0]) * (mixing.boxes[:, 3] - mixing.boxes[:, 2])
+    torch.testing.assert_close(1 - boxes / 32**2, mixing.shares)
+
+
+def test_what_is_not_cut_has_mixup(pictures):
+    patches = pictures[4:8], LABELS[4:8]
+    mixing = Mixing(0.4, 1.0, 40, pictures[:4].shape, cut_share=0.5)
+    for cuts in (True, False):
+        mixing.begin(5, cuts)
+        assert mixing.cuts.any() == cuts
+        for step in range(40):
+            given = pictures[:4], LABELS[:4], torch.tensor([step])
+            images, target = mixing(*given, patches)
+            if mixing.cuts[step]:
+                assert target.second.equal(patches[1])
+                continue
+            assert target.second.sort().values.equal(LABELS[:4])
+            others = pictures[target.second]
+            torch.testing.assert_close(
+                images, target.lam * pictures[:4] + (1 - target.lam) * others
+            )
+
+
+def test_beside_mixup_it_is_half_unless_said_otherwise(pictures):
+    for mixup, usual in ((0.0, 1.0), (0.4, 0.5)):
+        one, other = (
+            Mixing(mixup, 1.0, 50, pictures[:4].shape, cut_share=share) for share in (0.0, usual)
+        )
+        one.begin(5)
+        other.begin(5)
+        assert one.cuts.equal(other.cuts)
+        assert one.shares.equal(other.shares)
+        assert one.partners.equal(other.partners)
+
+
 def test_features_can_be_mixed_up_but_not_cut():
     features = torch.rand(64, 5)
     assert mix(features, LABELS, 0, 0, mixup=1.0)[0].shape == (64, 5)

@@ -11,6 +11,7 @@ from wcdas.run.spec import as_table, flat
 MWN = "xjtushujun/Meta-weight-net_class-imbalance: meta-weight-net-class-imbalance.py"
 RIDE = "frank-xwang/RIDE-LongTailRecognition: model/loss.py, configs/config_{}.json"
 PACO = "dvlab-research/Parametric-Contrastive-Learning: PaCo/LT/sh/{}, PaCo/LT/{}"
+PROCO = "LeapLabTHU/ProCo: sh/{}, {}/main.py, {}/models/{}"
 BALMS = "jiawei-ren/BalancedMetaSoftmax-Classification: config/CIFAR100_LT/balms_imba200.yaml"
 CLASS_BALANCED = "richardaecn/class-balanced-loss: tpu/run_inat2018.sh"
 WCDAS = "boranhan/WCDAS_code: config/model_config.py, utils/ImbalanceCIFAR.py, main_finetune.py"
@@ -39,6 +40,26 @@ PACO_ON_MANY = {
     "options.queue": 8192,
     "options.projection": 128,
 }
+PROCO_ON_CIFAR = {
+    "options.temperature": 0.1,
+    "options.weight": 1.0,  # alpha
+    "options.hidden": 512,
+    "options.projection": 128,
+    "backbone.name": "resnet32",
+    f"{FIRST}.prior": 1.0,
+    f"{FIRST}.lr": 0.3,
+    f"{FIRST}.batch_size": 256,
+    f"{FIRST}.warmup": 5,
+    f"{FIRST}.epochs": 200,
+    f"{FIRST}.schedule": "step",
+    f"{FIRST}.milestones": [0.8, 0.9],  # 160 and 180
+    f"{FIRST}.gamma": 0.1,
+    f"{FIRST}.momentum": 0.9,
+    f"{FIRST}.nesterov": False,
+    f"{FIRST}.weight_decay": 2e-4,
+    f"{FIRST}.augment": "strong",
+}
+PROCO_ON_MANY = {"options.temperature": 0.07, "options.weight": 1.0, "options.projection": 1024}
 RIDE_ON_CIFAR = {
     "options.diversity": 0.45,  # additional_diversity_factor: −0.45, which is added there
     "options.temperature_slope": 0.05,
@@ -104,6 +125,25 @@ RIDE_ON_CIFAR = {
         ),
         ("paco", "inat2018", PACO.format("Inat_train_R50.sh", "paco_lt.py"), PACO_ON_MANY),
         ("paco-wcdas", "inat2018", "as paco", PACO_ON_MANY | {"head.scale_init": 1 / 0.2}),
+        (
+            "proco",
+            "cifar100-lt",
+            PROCO.format("ProCo_CIFAR.sh", "ProCo_cifar", "ProCo_cifar", "resnet_cifar.py"),
+            PROCO_ON_CIFAR,
+        ),
+        ("proco-wcdas", "cifar10-lt", "as proco", PROCO_ON_CIFAR),
+        (
+            "proco",
+            "imagenet-lt",
+            PROCO.format("ProCo_ImageNetLT_R50_90epochs.sh", "ProCo", "ProCo", "resnext.py"),
+            PROCO_ON_MANY | {"options.hidden": 512},  # as wide as the features
+        ),
+        (
+            "proco-wcdas",
+            "inat2018",
+            PROCO.format("ProCo_inat_R50_90epochs.sh", "ProCo", "ProCo", "resnext.py"),
+            PROCO_ON_MANY | {"options.hidden": 2048},
+        ),
         (
             "balms",
             "cifar100-lt",

@@ -20,6 +20,7 @@ from wcdas.methods import METHODS
 from wcdas.methods.hybrid_contrastive import HYBRID_CONTRASTIVE, HYBRID_CONTRASTIVE_WCDAS
 from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.paco import PACO, PACO_WCDAS
+from wcdas.methods.proco import PROCO, PROCO_WCDAS
 from wcdas.run import loop
 
 CONTRASTIVE = {
@@ -27,6 +28,8 @@ CONTRASTIVE = {
     "paco-wcdas": PACO_WCDAS,
     "hybrid-contrastive": HYBRID_CONTRASTIVE,
     "hybrid-contrastive-wcdas": HYBRID_CONTRASTIVE_WCDAS,
+    "proco": PROCO,
+    "proco-wcdas": PROCO_WCDAS,
 }
 
 
@@ -82,10 +85,13 @@ def crashing(method, after):
         ("paco", {"options.queue": 50}),
         ("paco-wcdas", {"options.queue": 50}),
         ("hybrid-contrastive", {"options.contrast": "prototypical"}),
+        ("proco", {"stages.representation.accumulate": 2, "stages.representation.ema": 0.9}),
+        ("proco-wcdas", {"stages.representation.mixup": 0.4}),
     ],
 )
 def test_crashed_and_resumed(name, settings, tmp_path, monkeypatch):
-    """Queue, key encoder, prototypes and progress are where they were, inside an epoch."""
+    """Queue, key encoder, prototypes, distributions and progress are where they were, inside an
+    epoch."""
     whole = train(name, tmp_path / "whole", **settings)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setitem(METHODS, name, crashing(CONTRASTIVE[name], after=15))
@@ -101,7 +107,7 @@ def test_crashed_and_resumed(name, settings, tmp_path, monkeypatch):
     assert logs[0] == logs[1]
 
 
-@pytest.mark.parametrize("name", ["paco", "hybrid-contrastive"])
+@pytest.mark.parametrize("name", ["paco", "hybrid-contrastive", "proco"])
 def test_half_precision(name, tmp_path):
     run = train(name, tmp_path / "run", epochs=1, amp="bf16")
     assert all(value.isfinite().all() for value in tensors(run).values())
@@ -116,7 +122,7 @@ def test_mixed_images_are_refused(name, mixing, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["paco", "hybrid-contrastive"])
+@pytest.mark.parametrize("name", ["paco", "hybrid-contrastive", "proco"])
 def test_feature_vectors_are_refused(name, tmp_path):
     split = open_dataset("digits-lt").train
     np.save(tmp_path / "pixels.npy", split.pixels.flatten(1).float().numpy() / 255)
@@ -145,7 +151,7 @@ class Step(nn.Module):
         super().__init__()
         method = CONTRASTIVE[name]
         torch.manual_seed(0)
-        options = dict(method.options) | {"projection": 6}
+        options = dict(method.options) | {"projection": 16}
         options |= {"queue": 10} if "queue" in options else {}
         counts = torch.tensor([30, 20, 10])
         head = method.defaults["head"]["name"]
@@ -167,12 +173,13 @@ def steps(name, rank, world):
     optimizer = torch.optim.SGD([p for p in step.parameters() if p.requires_grad], lr=0.5)
     generator = torch.Generator().manual_seed(0)
     for _ in range(2):
-        images = torch.randn(3, 8, 1, 4, 4, generator=generator, dtype=torch.float64)
+        images = torch.randn(4, 8, 1, 4, 4, generator=generator, dtype=torch.float64)
         labels = torch.randint(3, (2, 8), generator=generator)
         own = slice(rank * 8 // world, (rank + 1) * 8 // world)
-        inputs, view, second = images[:, own]
+        inputs, second, *views = images[:, own]
         first_labels, second_labels = labels[:, own]
-        batch = StepBatch(inputs, first_labels, first_labels, (view,), (second, second_labels))
+        views = tuple(views[: len(step.method.views)])
+        batch = StepBatch(inputs, first_labels, first_labels, views, (second, second_labels))
         optimizer.zero_grad()
         parallel(batch).backward()
         optimizer.step()
@@ -187,9 +194,9 @@ def one_of_two(rank, world, name, folder):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("name", ["paco", "paco-wcdas", "hybrid-contrastive"])
+@pytest.mark.parametrize("name", ["paco", "paco-wcdas", "hybrid-contrastive", "proco"])
 def test_two_processes_end_where_one_does(name, tmp_path, in_processes):
-    """The contrast is of the whole batch, and the queue holds the keys of both."""
+    """The contrast is of the whole batch, queue and distributions are of the samples of both."""
     in_processes(one_of_two, 2, name, tmp_path)
     for rank in range(2):
         left = torch.load(tmp_path / f"{rank}.pt")

@@ -21,7 +21,7 @@ SHORT = {"epochs": 1, "evaluate_every": 99, "backbone.name": "resnet8"}
 # second batch, views, momentum copies, a memory, experts.
 METHODS_OF_EVERY_KIND = [
     "wcdas", "lws", "ncm", "wcdas-meta", "meta-weight-net", "equilibrium", "center-loss",
-    "gaussian-affinity", "paco", "hybrid-contrastive", "oltr", "ride", "sade-wcdas",
+    "gaussian-affinity", "paco", "hybrid-contrastive", "proco", "oltr", "ride", "sade-wcdas",
 ]  # fmt: skip
 
 

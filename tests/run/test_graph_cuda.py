@@ -71,6 +71,12 @@ def test_graph_and_eager_train_alike(method, tmp_path):
     [
         {"stages.representation.mixup": 0.4},
         {"stages.representation.cutmix": 1.0, "stages.representation.mixup": 0.4},
+        {
+            "stages.representation.cutmix": 1.0,
+            "stages.representation.cutmix_share": 0.5,
+            "stages.representation.cutmix_sampler": "class-balanced",
+            "stages.representation.cutmix_rest": 1,
+        },
         {"stages.representation.ema": 0.9},
         {"stages.representation.clip": 0.1},
         {"stages.representation.augment": "strong"},

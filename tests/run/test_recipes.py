@@ -109,6 +109,9 @@ def test_a_dataset_speaks_of_stages_a_method_may_not_have():
         ("softmax", "stages.representation.second_sampler=class-balanced", "softmax takes no sec"),
         ("wcdas", "stages.classifier.milestones=[0.5]", "the schedule is 'cosine'"),
         ("wcdas", "stages.representation.gamma=0.5", "the schedule is 'cosine'"),
+        ("wcdas", "stages.classifier.cutmix_share=0.5", "there is no CutMix"),
+        ("wcdas", "stages.classifier.cutmix_sampler='class-balanced'", "there is no CutMix"),
+        ("wcdas", "stages.classifier.cutmix_rest=3", "there is no CutMix"),
         (
             "wcdas",
             "stages.representation.annealing.base=9",

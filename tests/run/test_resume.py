@@ -84,8 +84,22 @@ def kill_and_resume(run, arguments, start, killed, checkpoint_seconds):
             EVERY_EPOCH,
             KILLED,
         ),
+        (
+            "wcdas",
+            [
+                "stages.representation.cutmix=1",
+                "stages.representation.cutmix_share=0.5",
+                "stages.representation.cutmix_sampler=class-balanced",
+                "stages.classifier.mixup=0.4",
+                "stages.classifier.cutmix=1",
+                "stages.classifier.cutmix_sampler=square-root",
+                "stages.classifier.cutmix_rest=1",
+            ],
+            EVERY_EPOCH,
+            KILLED,
+        ),
     ],
-    ids=["meta and ema", "mixup"],
+    ids=["meta and ema", "mixup", "cutmix"],
 )
 def test_killed_and_resumed(method, settings, checkpoint_seconds, killed, tmp_path, start, written):
     arguments = ["--method", method, "--set", *SETTINGS, *settings]

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from wcdas.data.samplers import MetaSampler
 from wcdas.errors import InputError, InterruptedRunError
 from wcdas.heads import HEADS, LinearHead, LWSHead, create_head
 from wcdas.losses import create_loss
+from wcdas.methods import METHODS
 from wcdas.methods.classifier import Classifier
 from wcdas.run import checkpoint
 from wcdas.run import loop as loop_module
@@ -530,3 +532,24 @@ def test_a_size_of_evaluation_that_a_network_does_not_take_is_refused(tmp_path):
     with pytest.raises(InputError, match=f"evaluation_size is 64, which {VIT} does not take"):
         wcdas.train("digits-lt", settings=settings, out=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_step_knows_its_epoch_and_the_log_is_of_the_batch_alone(make_loop, written, monkeypatch):
+    """What else runs through the backbone with the batch is not counted."""
+    epochs = []
+
+    def training_step(model, batch, state):
+        epochs.append(float(state.epoch))
+        both = state.features(torch.cat((batch.inputs, batch.inputs.flip(0))))
+        return state.loss(both[: len(batch.inputs)], batch.target)
+
+    plain = METHODS["softmax"]
+    monkeypatch.setitem(METHODS, "both", replace(plain, training_step=training_step))
+    logs = []
+    for method in ("softmax", "both"):
+        loop = make_loop("linear", "identity", method=method, one=PLAIN | {"epochs": 3})
+        loop.train()
+        logs.append(written.log(loop.run.folder.path))
+        shutil.rmtree(loop.run.folder.path)
+    assert logs[0] == logs[1]
+    assert epochs == [0.0] * 10 + [1.0] * 10 + [2.0] * 10

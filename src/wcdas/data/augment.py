@@ -106,6 +106,11 @@ def strong(
     return [*steps, random_cutout(cutout, levels(mean))] if cutout else steps
 
 
+def auto(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
+    """AutoAugment's CIFAR-10 policy, random crop, flip."""
+    return strong(size, flip, padding, cutout=0)
+
+
 def rand(
     size: int, flip: bool = True, padding: int | None = None, num_ops: int = 2, magnitude: int = 9
 ) -> list[Step]:
@@ -123,15 +128,15 @@ def trivial(size: int, flip: bool = True, padding: int | None = None) -> list[St
     return [trivial_augment(size), *crop_and_flip(size, flip, padding)]
 
 
-def simclr(size: int, flip: bool = True) -> list[Step]:
+def simclr(size: int, flip: bool = True, smallest: float = 0.2) -> list[Step]:
     """For contrastive methods: RandomResizedCrop, flip, strong colour jitter, grey.
 
-    A crop of 20 to 100 % of the area (from 112 pixels on the loader's). Four of five images get
-    brightness, contrast and saturation changed by up to 40 % and the hue by up to a tenth of the
-    circle, one of five becomes grey. One-channel images have no hue to change.
+    A crop of 20 % of the area, or what `smallest` says, to 100 % (from 112 pixels on the loader's).
+    Four of five images get brightness, contrast and saturation changed by up to 40 % and the hue by
+    up to a tenth of the circle, one of five becomes grey. One-channel images have no hue to change.
     T. Chen, S. Kornblith, M. Norouzi, G. Hinton, 2020, arXiv:2002.05709.
     """
-    crop = [] if size >= RESIZED_CROP_FROM else [random_resized_crop(scale=(0.2, 1.0))]
+    crop = [] if size >= RESIZED_CROP_FROM else [random_resized_crop(scale=(smallest, 1.0))]
     flips = [random_flip()] if flip else []
     jitter = colour_jitter(0.4, hue=0.1, probability=0.8)
     return [*crop, *flips, jitter, random_grey(0.2)]
@@ -146,15 +151,25 @@ def moco(size: int, flip: bool = True) -> list[Step]:
     return [*simclr(size, flip), random_blur(0.5, strongest=min(BLUR, size / 16))]
 
 
+def proco(size: int, flip: bool = True) -> list[Step]:
+    """For contrastive methods: simclr with crops of 8 to 100 % of the area at every size.
+
+    C. Du, Y. Wang, S. Song, G. Huang, 2024, arXiv:2403.06726, after their public code.
+    """
+    return simclr(size, flip, smallest=0.08)
+
+
 AUGMENTATIONS: dict[str, Callable[..., list[Step]]] = {
     "none": none,
     "crop-and-flip": crop_and_flip,
     "standard": standard,
     "strong": strong,
+    "auto-augment": auto,
     "rand-augment": rand,
     "trivial-augment": trivial,
     "simclr": simclr,
     "moco": moco,
+    "proco": proco,
 }
 
 
@@ -179,8 +194,8 @@ def create_augmentation(
         erase: the probability of random erasing, which comes last and covers with `mean`.
         scale: the smallest share of the area that RandomResizedCrop takes, from 112 pixels on.
         mean: the channels' means in 0 … 1: what is covered with them is zero once normalised.
-        options: `padding` (all but "none", "simclr" and "moco"), `jitter` ("standard"), `cutout`
-            ("strong"), `num_ops` and `magnitude` ("rand-augment").
+        options: `padding` (all but "none", "simclr", "moco" and "proco"), `jitter` ("standard"),
+            `cutout` ("strong"), `num_ops` and `magnitude` ("rand-augment"), `smallest` ("simclr").
 
     >>> augment = create_augmentation("standard", size=8, flip=False)
     >>> augment(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 1, torch.arange(2)).shape

@@ -20,11 +20,15 @@ from wcdas.processes import of_all
 EMPTY = -1  # the label of a place in the queue that no key has taken yet
 
 
-def projection(in_features: int, out_features: int, batch_norm: bool = False) -> nn.Sequential:
-    """Features → embeddings: a perceptron with one hidden layer as wide as the features."""
-    hidden = nn.Linear(in_features, in_features)
-    norm = [nn.BatchNorm1d(in_features)] if batch_norm else []
-    return nn.Sequential(hidden, *norm, nn.ReLU(), nn.Linear(in_features, out_features))
+def projection(
+    in_features: int, out_features: int, batch_norm: bool = False, hidden: int | None = None
+) -> nn.Sequential:
+    """Features → embeddings: a perceptron with one hidden layer, as wide as the features unless
+    `hidden` says otherwise."""
+    width = in_features if hidden is None else hidden
+    norm = [nn.BatchNorm1d(width)] if batch_norm else []
+    first, last = nn.Linear(in_features, width), nn.Linear(width, out_features)
+    return nn.Sequential(first, *norm, nn.ReLU(), last)
 
 
 def check_backbone(parts: Parts, method: str) -> None:

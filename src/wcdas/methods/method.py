@@ -58,7 +58,8 @@ class StepState:
         class_counts: training images of every class, on the device.
         options: the method's own.
         features: inputs → features, in the run's precision, without gradients where the stage
-            trains the classifier alone. The first call of a step is what the log describes.
+            trains the classifier alone. The first call of a step is what the log describes, its
+            rows those of the batch, with any others behind them.
         loss: features and target → the loss that the stage names, through the model's head; or
             through another head, and with a log prior (num_classes,) added to its logits, where
             these follow.
@@ -67,6 +68,7 @@ class StepState:
         precision: in which the backbone runs; that of features is higher behind a neck.
         log_prior: what `loss` adds to the logits for the stage's `prior`, (num_classes,); None
             without one.
+        epoch: of the stage, from 0 on, a tensor () on the device.
     """
 
     stage: str
@@ -78,6 +80,7 @@ class StepState:
     lr: Tensor = field(default_factory=lambda: torch.zeros(()))
     precision: torch.dtype = torch.float32
     log_prior: Tensor | None = None
+    epoch: Tensor = field(default_factory=lambda: torch.zeros(()))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from wcdas.methods.meta_weight_net import META_WEIGHT_NET
 from wcdas.methods.method import Method, one_stage, two_stages
 from wcdas.methods.oltr import OLTR
 from wcdas.methods.paco import PACO, PACO_WCDAS
+from wcdas.methods.proco import PROCO, PROCO_WCDAS
 from wcdas.methods.ride import RIDE, RIDE_WCDAS
 from wcdas.methods.sade import SADE, SADE_WCDAS
 
@@ -137,6 +138,8 @@ METHODS: dict[str, Method] = {
     "sade-wcdas": SADE_WCDAS,
     "paco": PACO,
     "paco-wcdas": PACO_WCDAS,
+    "proco": PROCO,
+    "proco-wcdas": PROCO_WCDAS,
     "hybrid-contrastive": HYBRID_CONTRASTIVE,
     "hybrid-contrastive-wcdas": HYBRID_CONTRASTIVE_WCDAS,
 }

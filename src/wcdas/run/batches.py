@@ -9,7 +9,7 @@ from torch import Tensor
 from wcdas.data.augment import create_augmentation
 from wcdas.data.loader import Batch, TrainLoader
 from wcdas.data.mixing import Mixing
-from wcdas.data.samplers import MetaSampler, create_sampler, whole_batches
+from wcdas.data.samplers import MetaSampler, Sampler, create_sampler, whole_batches
 from wcdas.methods.method import StepBatch
 from wcdas.rng import Purpose, stream
 from wcdas.run.build import TrainingRun
@@ -32,6 +32,9 @@ class Batches:
         _, stage = run.stages[index]
         self.epochs, self.seed, self.kept = stage.epochs, stream(run.config.seed, index), run.kept
         labels, num_classes = run.dataset.train.labels[self.kept], run.dataset.num_classes
+        self.patches: Sampler | None = None
+        if stage.cutmix and stage.cutmix_sampler:
+            self.patches = create_sampler(stage.cutmix_sampler, labels, num_classes)
         self.sampler = stage_sampler(stage, labels, num_classes, run.ranks.device)
         # The learned sampler needs a balanced batch beside its own.
         beside = "class-balanced" if isinstance(self.sampler, MetaSampler) else ""
@@ -46,13 +49,17 @@ class Batches:
         batches = whole_batches(self.kept, stage.batch_size, run.ranks.world)
         self.steps, self.batch_size = len(batches), len(batches[0])
         views = run.method.views if stage.trains == "all" else ()
-        policies = [stage.augment, *views, *([stage.augment] if self.second else [])]
+        others = (self.second is not None) + (self.patches is not None)  # batches of other images
+        policies = [stage.augment, *views, *[stage.augment] * others]
         self.loaders = [_loader(run, policy, stage.batch_size) for policy in policies]
+        self.views = len(views)
         self.iterators: list[Iterator[Batch]] = []
         self.mixing: Mixing | None = None
+        self.cut_epochs = range(stage.cutmix_rest, stage.epochs - stage.cutmix_rest)
         if stage.mixup or stage.cutmix:
             shape = (self.batch_size // run.ranks.world, *self.loaders[0].shape)
-            self.mixing = Mixing(stage.mixup, stage.cutmix, self.steps, shape, run.ranks.device)
+            given = stage.mixup, stage.cutmix, self.steps, shape, run.ranks.device
+            self.mixing = Mixing(*given, cut_share=stage.cutmix_share)
 
     @property
     def is_resident(self) -> bool:
@@ -64,12 +71,14 @@ class Batches:
         if isinstance(self.sampler, MetaSampler) and not start:
             self.sampler.begin_epoch()
         order = self.sampler.sequence(stream(self.seed, Purpose.ORDER), epoch, self.epochs)
-        views = len(self.loaders) - 1 - (self.second is not None)
         images = self.kept[order]
         plans = [(images, stream(self.seed, epoch))]
-        plans += [(images, stream(self.seed, Purpose.VIEWS, i, epoch)) for i in range(views)]
+        plans += [(images, stream(self.seed, Purpose.VIEWS, i, epoch)) for i in range(self.views)]
         if self.second is not None:
             plans.append((self._beside(epoch), stream(self.seed, Purpose.SECOND, epoch)))
+        if self.patches is not None:
+            order = self.patches.sequence(stream(self.seed, Purpose.PATCHES), epoch, self.epochs)
+            plans.append((self.kept[order], stream(self.seed, Purpose.PATCHES, epoch)))
         pairs = list(zip(self.loaders, plans, strict=True))
         if self.is_resident:
             for loader, (images, key) in pairs:
@@ -77,7 +86,7 @@ class Batches:
         else:
             self.iterators = [loader.epoch(images, key, start) for loader, (images, key) in pairs]
         if self.mixing is not None:
-            self.mixing.begin(stream(self.seed, epoch))
+            self.mixing.begin(stream(self.seed, epoch), epoch in self.cut_epochs)
 
     def _beside(self, epoch: int) -> Tensor:
         """The images of an epoch's second batches: where they are fewer than those that are trained
@@ -100,17 +109,21 @@ class Batches:
             first, *others = [loader.batch() for loader in self.loaders]
         else:
             first, *others = [next(iterator) for iterator in self.iterators]
-        second = others.pop() if self.second is not None else None
+        patches = _pair(others.pop()) if self.patches is not None else None
+        second = _pair(others.pop()) if self.second is not None else None
         inputs, target = first.inputs, cast(Tensor | MixedLabels, first.labels)
         if self.mixing is not None:
-            inputs, target = self.mixing(inputs, first.labels, step)
+            inputs, target = self.mixing(inputs, first.labels, step, patches)
         views = tuple(view.inputs for view in others)
-        beside = None if second is None else (second.inputs, second.labels)
-        return Drawn(StepBatch(inputs, target, first.labels, views, beside), first)
+        return Drawn(StepBatch(inputs, target, first.labels, views, second), first)
 
     def close(self) -> None:
         for loader in self.loaders:
             loader.close()
+
+
+def _pair(batch: Batch) -> tuple[Tensor, Tensor]:
+    return batch.inputs, batch.labels
 
 
 def _loader(run: TrainingRun, policy: str, batch_size: int) -> TrainLoader:

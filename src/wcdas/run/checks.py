@@ -12,6 +12,7 @@ from wcdas.losses import LOSSES, create_loss
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.rng import seeded
+from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage, as_table
 
 FEATURES, COUNTS = 64, torch.arange(10, 0, -1)  # of a model, while nobody has seen the data
@@ -38,7 +39,7 @@ def check_stages(config: Config, method: Method) -> None:
             name = str(config.head.get("name"))
             create_head(name, FEATURES, len(COUNTS), COUNTS, **config.head_options)
         _check_sharded(config, method)
-        for name, stage in config.stages.items():
+        for name, stage in planned(config.stages):
             with explained(f"stage {name}: "):
                 _check_stage(name, stage, config, method)
 
@@ -87,6 +88,11 @@ def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> Non
         raise InputError(
             f"{config.method} needs images of one class there; set mixup and cutmix to 0"
         )
+    if stage.cutmix and 2 * stage.cutmix_rest >= stage.epochs:
+        raise InputError(
+            f"cutmix_rest is {stage.cutmix_rest}, which leaves CutMix none of {stage.epochs} "
+            "epochs; expected less than half of them"
+        )
     if stage.trains == "nothing" and method.begin_stage is None:
         raise InputError(
             f"trains is 'nothing', but {config.method} sets no values there; "
@@ -114,10 +120,10 @@ def check_data(config: Config, dataset: Dataset, kept: Tensor, ranks: Ranks) -> 
 
 def _check_sampling(stage: Stage) -> None:
     stage_sampler(stage, torch.arange(len(COUNTS)), len(COUNTS), torch.device("cpu"))
-    if stage.second_sampler:
-        plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
-        if stage.second_sampler not in plain:
-            raise unknown("sampler", stage.second_sampler, plain)
+    plain = [name for name, kind in SAMPLERS.items() if not kind.learned]
+    for other in (stage.second_sampler, stage.cutmix_sampler):
+        if other and other not in plain:
+            raise unknown("sampler", other, plain)
 
 
 def _check_head(name: str, stage: Stage, config: Config, method: Method) -> None:

@@ -75,6 +75,7 @@ def _described(config: Config, name: str, stage: Stage) -> str:
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
     mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix", "ema") if (v := getattr(stage, k)))
+    mixed += f", {stage.cutmix_sampler} patches" * bool(stage.cutmix and stage.cutmix_sampler)
     mixed += ", class weights from mean features" * stage.imprint
     steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"
     return (

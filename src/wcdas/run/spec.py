@@ -102,6 +102,10 @@ def _without_second_batch(config: "Config", name: str) -> str | None:
     return f"{config.method} takes no second batch"
 
 
+def _without_cutmix(config: "Config", name: str) -> str | None:
+    return None if config.stages[name].cutmix else "there is no CutMix"
+
+
 @dataclass(frozen=True)
 class Annealing:
     """λ of L-Softmax, SphereFace and ArcFace, base·(1 + gamma·i)^−power, where i goes from 0 to
@@ -153,6 +157,25 @@ class Stage:
     augment: str = key("standard", "`wcdas list augmentations`", of_images=True)
     mixup: float = key(0.0, "α of mixup; 0 is none", at_least=0)
     cutmix: float = key(0.0, "α of CutMix; 0 is none", at_least=0)
+    cutmix_share: float = key(
+        0.0,
+        "share of the batches that are for CutMix, the others having mixup or nothing; 0 is all, "
+        "half of them beside mixup",
+        at_least=0,
+        at_most=1,
+        unread=_without_cutmix,
+    )
+    cutmix_sampler: str = key(
+        "",
+        "of the images that patches come from, such as `class-balanced`; empty: the batch itself",
+        unread=_without_cutmix,
+    )
+    cutmix_rest: int = key(
+        0,
+        "epochs without CutMix at the beginning of the stage, and as many at its end",
+        at_least=0,
+        unread=_without_cutmix,
+    )
     epochs: int = key(
         1,
         "an epoch is as many draws as there are training images",

@@ -113,9 +113,10 @@ class StageTraining:
         self.optimizer = optimizer
         scales = {group["lr_scale"] for group in optimizer.param_groups}
         self.scales = sorted({1.0, self.first.head_lr, *scales})  # a column of rates for each
-        names = ["progress", "annealing", *(f"lr · {scale}" for scale in self.scales)]
+        names = ["progress", "epoch", "annealing", *(f"lr · {scale}" for scale in self.scales)]
         self.clock = Clock(names, self.steps, device)
-        self.step = Step(run, index, self._rate(1.0), self.clock.values["progress"])
+        now = self.clock.values
+        self.step = Step(run, index, self._rate(1.0), now["progress"], now["epoch"])
         self.parallel = self._in_parallel()
         self.annealed = [m for m in self.model.modules() if isinstance(m, AnnealedMarginHead)]
         self.average = WeightAverage(self.model, self.stage.ema) if self.stage.ema else None
@@ -155,7 +156,7 @@ class StageTraining:
             progress = done / self.stage.epochs
             lr = rate(self.first, self.before + done, self.epochs)
             margin = annealed(self.stage.annealing, progress)
-            rows.append([progress, margin, *(lr * scale for scale in self.scales)])
+            rows.append([progress, epoch, margin, *(lr * scale for scale in self.scales)])
             rates.append(lr)
         self.clock.begin(rows, start)
         self.data.begin(epoch, start)

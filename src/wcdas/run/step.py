@@ -21,14 +21,17 @@ class Step(nn.Module):
     class_counts: Tensor
     log_prior: Tensor | None
 
-    def __init__(self, run: TrainingRun, index: int, lr: Tensor, progress: Tensor) -> None:
-        """`lr` and `progress` are tensors () on the device that hold those of the present step."""
+    def __init__(
+        self, run: TrainingRun, index: int, lr: Tensor, progress: Tensor, epoch: Tensor
+    ) -> None:
+        """`lr`, `progress` and `epoch` are tensors () on the device: those of the present step."""
         super().__init__()
         name, stage = run.stages[index]
         class_counts, device = run.dataset.class_counts, run.ranks.device
         self.model, self.stage, self.amp = run.model, stage, run.config.amp
         self.training_step = run.method.training_step
-        self.name, self.options, self.lr, self.progress = name, run.config.options, lr, progress
+        self.name, self.options = name, run.config.options
+        self.lr, self.progress, self.epoch = lr, progress, epoch
         self.register_buffer("class_counts", class_counts, persistent=False)
         self.seen: Tensor | None = None
         self.frozen = stage.trains != "all"
@@ -60,11 +63,12 @@ class Step(nn.Module):
                 self.lr,
                 AMP.get(self.amp, torch.float32),
                 self.log_prior,
+                self.epoch,
             )
             loss = self.training_step(self.model, batch, state)
             self._check(loss)
         assert self.seen is not None
-        return loss, self.seen
+        return loss, self.seen[: len(batch.labels)]
 
     def _check(self, loss: object) -> None:
         """Refuse a method's step that gives back no loss."""
