@@ -293,6 +293,15 @@ def test_strong_ends_with_cutout_in_the_mean(tiles):
     assert changed.sum(dim=(1, 2)).max() == 256
 
 
+def test_auto_augment_is_strong_without_cutout(tiles):
+    found, strong = (
+        create_augmentation(policy, size=32, **options)(tiles(), 7, POSITIONS)
+        for policy, options in (("auto-augment", {}), ("strong", {"cutout": 0}))
+    )
+    assert found.equal(strong)
+    assert not found.equal(create_augmentation("strong", size=32)(tiles(), 7, POSITIONS))
+
+
 def test_large_images_are_cropped_by_the_loader_and_jittered():
     augment = create_augmentation("standard", size=224)
     assert augment.crop_scale == 0.08

@@ -88,6 +88,11 @@ def standard(
     return [*steps, colour_jitter(jitter)] if jitter else steps
 
 
+def auto(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
+    """AutoAugment's CIFAR-10 policy, random crop, flip: `strong` without Cutout."""
+    return [auto_augment(size), *crop_and_flip(size, flip, padding)]
+
+
 def strong(
     size: int,
     flip: bool = True,
@@ -102,7 +107,7 @@ def strong(
     cutout = size // 2 if cutout is None else cutout
     if not 0 <= cutout <= 2 * size:
         raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
-    steps = [auto_augment(size), *crop_and_flip(size, flip, padding)]
+    steps = auto(size, flip, padding)
     return [*steps, random_cutout(cutout, levels(mean))] if cutout else steps
 
 
@@ -151,6 +156,7 @@ AUGMENTATIONS: dict[str, Callable[..., list[Step]]] = {
     "crop-and-flip": crop_and_flip,
     "standard": standard,
     "strong": strong,
+    "auto-augment": auto,
     "rand-augment": rand,
     "trivial-augment": trivial,
     "simclr": simclr,

@@ -151,7 +151,7 @@ class Method:
             lends those that it trains on.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
-            follow from the last stage.
+            follow from the last stage; "stage" where it does in spite of a step of its own.
         experts: whether the backbone is cut into experts.
         build_model: the model, where it is more than a backbone and a head.
         begin_stage: called when a stage begins; may change the values of parameters and buffers.

@@ -411,9 +411,13 @@ class Config:
     @property
     def prior(self) -> str:
         """The class prior of its logits, "train" or "uniform", or "none" where there is no such
-        reading: what the method says, or what follows from the last stage."""
-        method, stage = find_method(self.method), list(self.stages.values())[-1]
-        if method.prior or method.training_step:
+        reading."""
+        return self.prior_in(list(self.stages)[-1])
+
+    def prior_in(self, name: str) -> str:
+        """The same while a stage trains: what the method says, or what follows from the stage."""
+        method, stage = find_method(self.method), self.stages[name]
+        if method.prior != "stage" and (method.prior or method.training_step):
             return method.prior or "none"
         strength = LOSSES[stage.loss].prior_strength(**stage.loss_options)
         if stage.trains == "nothing" or strength is None:
