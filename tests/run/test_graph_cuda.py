@@ -73,6 +73,8 @@ def test_graph_and_eager_train_alike(method, tmp_path):
         {"stages.representation.cutmix": 1.0, "stages.representation.mixup": 0.4},
         {"stages.representation.ema": 0.9},
         {"stages.representation.clip": 0.1},
+        {"stages.representation.sam": 0.05, "stages.representation.ema": 0.9},
+        {"stages.representation.sam": 0.05, "amp": "bf16", "backbone.name": "resnet32"},
         {"stages.representation.augment": "strong"},
         {"stages.representation.nesterov": True, "amp": "bf16"},
         {"stages.representation.accumulate": 2},

@@ -68,9 +68,10 @@ def _check_sharded(config: Config, method: Method) -> None:
             f"negatives is {config.negatives:g}, but the classes are not sharded; set "
             "sharded=true, or leave it out"
         )
+    plain = Stage()
     for name, stage in config.stages.items():
-        for key, usual in (("clip", 0.0), ("label_smoothing", 0.0), ("accumulate", 1)):
-            if (value := getattr(stage, key)) != usual:
+        for key in ("clip", "sam", "label_smoothing", "accumulate"):
+            if (value := getattr(stage, key)) != (usual := getattr(plain, key)):
                 raise InputError(
                     f"negatives is {config.negatives:g}, and stages.{name}.{key} {value:g}, which "
                     f"needs all classes; expected {usual:g}"
@@ -91,6 +92,11 @@ def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> Non
         raise InputError(
             f"trains is 'nothing', but {config.method} sets no values there; "
             "expected 'all' or 'classifier'"
+        )
+    if stage.sam and config.amp == "fp16":
+        raise InputError(
+            f"sam is {stage.sam:g}, but amp is 'fp16', whose first gradients may be infinite; "
+            "expected amp 'bf16' or 'none', or sam 0"
         )
     if name in method.own_loss:
         _check_own_loss(config.method, stage)

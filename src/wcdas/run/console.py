@@ -74,7 +74,8 @@ def _described(config: Config, name: str, stage: Stage) -> str:
     if stage.trains == "nothing":
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
-    mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix", "ema") if (v := getattr(stage, k)))
+    numbers = ("mixup", "cutmix", "sam", "ema")
+    mixed = "".join(f", {k} {v:g}" for k in numbers if (v := getattr(stage, k)))
     mixed += ", class weights from mean features" * stage.imprint
     steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"
     return (

@@ -206,6 +206,11 @@ class Stage:
         -1.0, "of w_ρ and s; below 0 it is `weight_decay`", of_optimizer=True
     )
     clip: float = key(0.0, "the largest norm of the gradient; 0 is none", at_least=0)
+    sam: float = key(
+        0.0,
+        "radius ρ of sharpness-aware minimisation, with which a step takes two passes; 0 is none",
+        at_least=0,
+    )
     ema: float = key(0.0, "decay of a running mean of the weights; 0 is none", at_least=0, below=1)
     optimizer: Literal["fresh", "continue"] = key(
         "fresh",
