@@ -39,7 +39,7 @@ class StepBatch(NamedTuple):
 
     `inputs` may be mixed, and `target` is theirs; `labels` are those before mixing. `views` are
     further versions of every image, one batch for each of the method's `views`; `second` are
-    inputs and labels drawn by the stage's `second_sampler`.
+    inputs and labels drawn by the stage's `second_sampler`; `taught` are a teacher's logits.
     """
 
     inputs: Tensor
@@ -47,6 +47,7 @@ class StepBatch(NamedTuple):
     labels: Tensor
     views: tuple[Tensor, ...] = ()
     second: tuple[Tensor, Tensor] | None = None
+    taught: Tensor | None = None
 
 
 @dataclass

@@ -65,9 +65,15 @@ def announce(
         f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
         f"{device}",
         *([f"  weights: {weights}{learning}"] if weights else []),
+        *([f"  teacher: {config.teacher}, {_share(config)}"] if config.teacher else []),
         *(_described(config, name, stage) for name, stage in planned(config.stages)),
         f"run folder: {folder.path}",
     )
+
+
+def _share(config: Config) -> str:
+    weight, temperature = config.teacher_weight, config.teacher_temperature
+    return f"weight {weight:g} at temperature {temperature:g}"
 
 
 def _described(config: Config, name: str, stage: Stage) -> str:

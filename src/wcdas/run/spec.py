@@ -353,6 +353,15 @@ class Config:
         at_most=1,
         of_images=True,
     )
+    teacher: str = key(
+        "",
+        "a run, or its model file, whose predictions are [learnt from, too]"
+        "(train.md#learn-from-a-trained-model)",
+    )
+    teacher_weight: float = key(0.5, "share of the loss that the teacher has", above=0, at_most=1)
+    teacher_temperature: float = key(
+        2.0, "that teacher's and own logits are divided by in it", above=0
+    )
     sharded: bool = key(
         False,
         "whether each of [several processes](many-classes.md#several-gpus) holds, trains and keeps "
@@ -459,6 +468,7 @@ def build(table: Mapping[str, Any]) -> Config:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
     _check_backbone(config)
+    _check_teacher(config)
     if config.views > 1:
         view_policy(config)
     return config
@@ -602,6 +612,14 @@ def _check_backbone(config: Config) -> None:
             f"evaluation_size is {config.evaluation_size}, but frozen features are of one size; "
             "set input_size instead"
         )
+
+
+def _check_teacher(config: Config) -> None:
+    """Refuse what says how to learn from nobody."""
+    for name in ("teacher_weight", "teacher_temperature"):
+        value = getattr(config, name)
+        if value != getattr(Config, name) and not config.teacher:
+            raise InputError(f"{name} is {value:g}, but there is no teacher; leave it out")
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:
