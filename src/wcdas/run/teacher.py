@@ -56,12 +56,12 @@ class Teacher:
             model, info = load_model(trained_model(Path(config.teacher)))
             _check_inputs(info, config, dataset)
             order = _order(info, dataset)
-            self.offsets = _offsets(info, dataset, order)
+            offsets = _offsets(info, dataset, order)
         self.model = model.requires_grad_(False).to(self.device)
         layout = loading["memory_format"]
         self.model.backbone.to(memory_format=layout)  # type: ignore[call-overload]
         self.order, self.temperature = order.to(self.device), info.temperature
-        self.offsets = {prior: offset.to(self.device) for prior, offset in self.offsets.items()}
+        self.offsets = {prior: offset.to(self.device) for prior, offset in offsets.items()}
         self.scale, self.shift = _renormalisation(info, loading)
         if info.backbone != "identity":
             _try(self, info, config.input_size)
@@ -111,7 +111,7 @@ def _order(info: ModelInfo, dataset: Dataset) -> Tensor:
 
 def _offsets(info: ModelInfo, dataset: Dataset, order: Tensor) -> Offsets:
     """log π_z − log π_t of every class, by the mix that z are for."""
-    names, counts = dataset.class_names, as_class_counts(dataset.class_counts, "a run with one")
+    names, counts = dataset.class_names, as_class_counts(dataset.class_counts, "distillation")
     unmoved = torch.zeros(len(names))
     offsets = dict.fromkeys(("train", "uniform", "none"), unmoved)
     if info.prior == "none":
@@ -128,7 +128,7 @@ def _renormalisation(info: ModelInfo, loading: Mapping[str, Any]) -> tuple[Tenso
     if ours == theirs:  # features have neither
         a, b = torch.ones(()), torch.zeros(())
     else:
-        (mean, std), (own_mean, own_std) = (torch.tensor(pair).double() for pair in (ours, theirs))
+        (mean, std), (own_mean, own_std) = torch.tensor([ours, theirs], dtype=torch.float64)
         a, b = std / own_std, (mean - own_mean) / own_std
         a, b = (value.float().view(-1, 1, 1) for value in (a, b))
     return a.to(loading["device"]), b.to(loading["device"])
