@@ -22,20 +22,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from wcdas.backbones.base import Experts
-from wcdas.checks import as_class_counts
-from wcdas.heads.experts import ExpertsHead
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
-from wcdas.methods.sade import expert_losses
+from wcdas.methods.sade import expert_losses, experts_model
 
 BALANCED = {"prior": 1.0, "mixup": 0.4, "nesterov": True}
 
 
 def build_model(parts: Parts) -> Classifier:
-    as_class_counts(parts.class_counts, needed_by="balpoe")
-    backbone = Experts(parts.backbone, parts.options["experts"], parts.options["width"])
-    return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
+    return experts_model(parts, parts.options["experts"], needed_by="balpoe")
 
 
 def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:

@@ -18,8 +18,13 @@ from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
 
 def build_model(parts: Parts) -> Classifier:
-    as_class_counts(parts.class_counts, needed_by="sade")
-    backbone = Experts(parts.backbone, count=3, width=parts.options["width"])
+    return experts_model(parts, 3, needed_by="sade")
+
+
+def experts_model(parts: Parts, experts: int, needed_by: str) -> Classifier:
+    """Several experts, each with a head of its own, on classes that all have images."""
+    as_class_counts(parts.class_counts, needed_by)
+    backbone = Experts(parts.backbone, experts, parts.options["width"])
     return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
 
 
