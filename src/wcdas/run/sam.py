@@ -42,10 +42,12 @@ def second_pass(
         norm: ‖∇L(w)‖, a tensor ().
         rho: ρ.
     """
-    w = [p.detach() for p in parameters if p.grad is not None]
-    gradient = [p.grad for p in parameters if p.grad is not None]
+    w, share = [p.detach() for p in parameters if p.grad is not None], rho / norm.clamp_min(TINY)
     kept, after = copies(w), copies(state)
-    torch._foreach_add_(w, torch._foreach_mul(gradient, rho / norm.clamp_min(TINY)))
+    # The gradient is named nowhere, so that its memory is free for the second one.
+    torch._foreach_add_(
+        w, torch._foreach_mul([p.grad for p in parameters if p.grad is not None], share)
+    )
     torch._foreach_copy_(state, before)
     try:
         yield
