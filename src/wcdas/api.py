@@ -63,6 +63,7 @@ from wcdas.run.settings import (
     check_keys,
     read_request,
     same_data,
+    same_teacher,
     seen_by,
     short_name,
     unchanged,
@@ -390,6 +391,9 @@ def _train(
     ):
         console, phases = around.console if here.is_main else None, around.phases
         workers = spare_cores() if around.workers is None else around.workers
+        stored = folder.read_run() if given is None else None
+        if stored is not None:
+            same_teacher(stored)
         with busy(console, "preparing the model"), phases("model"):
             method = find_method(config.method)
             trained_on = features or dataset
@@ -398,11 +402,7 @@ def _train(
             run = build_run(config, method, trained_on, folder, here, workers)
         frozen = trained_on.network if isinstance(trained_on, FrozenDataset) else None
         weights = (frozen or run.model.backbone).weights_from
-        table = (
-            folder.read_run()
-            if given is None
-            else run_table(config, dataset, given, threads, weights)
-        )
+        table = stored or run_table(config, dataset, given or (), threads, weights)
         created = given is not None and here.is_main
         if created:
             folder.claim()

@@ -142,6 +142,7 @@ def train(
       wcdas train ~/pictures --frozen --set views=8
       wcdas train cifar100-lt --set data.imbalance=50 epochs=100
       wcdas train --method softmax --set stages.representation.lr=0.05
+      wcdas train --set teacher=RUN stages.representation.sam=0.05
       wcdas train --out runs/digits-lt-wcdas-prior-s0-1 --resume
       wcdas train --log tensorboard,wandb
     """

@@ -25,7 +25,7 @@ class InterruptedRunError(WorkError):
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not known, which suggests the nearest; the caller raises it."""
     known = sorted(known)
-    near = get_close_matches(given.lower().replace("_", "-"), known, n=3, cutoff=0.5)
+    near = get_close_matches(given.lower().replace("_", "-"), known, n=3, cutoff=0.51)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
     return InputError(f"unknown {kind} {given!r}; {hint}")
 

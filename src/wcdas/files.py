@@ -2,6 +2,7 @@
 whole after a crash, and two processes do not write to one folder."""
 
 import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -59,6 +60,12 @@ def read_bytes(path: Path, at_most: int | None = None) -> bytes:
         raise MissingFile(f"{path} does not exist") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_text(path: Path) -> str:

@@ -12,6 +12,7 @@ MWN = "xjtushujun/Meta-weight-net_class-imbalance: meta-weight-net-class-imbalan
 RIDE = "frank-xwang/RIDE-LongTailRecognition: model/loss.py, configs/config_{}.json"
 PACO = "dvlab-research/Parametric-Contrastive-Learning: PaCo/LT/sh/{}, PaCo/LT/{}"
 PROCO = "LeapLabTHU/ProCo: sh/{}, {}/main.py, {}/models/{}"
+BALPOE = "emasa/BalPoE-CalibratedLT: configs/mixup/long_training/config_{}_bs-experts.json"
 BALMS = "jiawei-ren/BalancedMetaSoftmax-Classification: config/CIFAR100_LT/balms_imba200.yaml"
 CLASS_BALANCED = "richardaecn/class-balanced-loss: tpu/run_inat2018.sh"
 WCDAS = "boranhan/WCDAS_code: config/model_config.py, utils/ImbalanceCIFAR.py, main_finetune.py"
@@ -60,6 +61,24 @@ PROCO_ON_CIFAR = {
     f"{FIRST}.augment": "strong",
 }
 PROCO_ON_MANY = {"options.temperature": 0.07, "options.weight": 1.0, "options.projection": 1024}
+BALPOE_ON_CIFAR = {
+    "options.experts": 3,
+    "options.width": 1.0,  # reduce_dimension: false
+    f"{FIRST}.prior": 1.0,  # tau_list: 0, 1, 2
+    "options.spread": 1.0,
+    f"{FIRST}.augment": "auto-augment",  # randaugm: true, which is AutoAugment there
+    f"{FIRST}.lr": 0.1,
+    f"{FIRST}.batch_size": 128,
+    f"{FIRST}.warmup": 10,
+    f"{FIRST}.epochs": 400,
+    f"{FIRST}.schedule": "step",
+    f"{FIRST}.milestones": [0.8, 0.9],  # 320 and 360
+    f"{FIRST}.gamma": 0.1,
+    f"{FIRST}.momentum": 0.9,
+    f"{FIRST}.nesterov": True,
+    f"{FIRST}.weight_decay": 5e-4,
+}
+COSINE = {"head.name": "cosine", "head.scale": 30.0}  # use_norm: true
 RIDE_ON_CIFAR = {
     "options.diversity": 0.45,  # additional_diversity_factor: −0.45, which is added there
     "options.temperature_slope": 0.05,
@@ -143,6 +162,31 @@ RIDE_ON_CIFAR = {
             "inat2018",
             PROCO.format("ProCo_inat_R50_90epochs.sh", "ProCo", "ProCo", "resnext.py"),
             PROCO_ON_MANY | {"options.hidden": 2048},
+        ),
+        (
+            "balpoe",
+            "cifar100-lt",
+            BALPOE.format("cifar100_ir100"),
+            BALPOE_ON_CIFAR | COSINE | {f"{FIRST}.mixup": 0.4},
+        ),
+        (
+            "balpoe",
+            "cifar10-lt",
+            BALPOE.format("cifar10_ir100"),
+            BALPOE_ON_CIFAR | COSINE | {f"{FIRST}.mixup": 0.8},
+        ),
+        ("balpoe-wcdas", "cifar100-lt", "as balpoe", BALPOE_ON_CIFAR | {f"{FIRST}.mixup": 0.4}),
+        (
+            "balpoe",
+            "imagenet-lt",
+            BALPOE.format("imagenet_lt_resnet50"),
+            {f"{FIRST}.prior": 1.25, "options.spread": 1.25, f"{FIRST}.mixup": 0.3},  # 0, 1.25, 2.5
+        ),
+        (
+            "balpoe-wcdas",
+            "inat2018",
+            BALPOE.format("iNaturalist_resnet50"),
+            {f"{FIRST}.prior": 1.0, "options.spread": 2.0, f"{FIRST}.mixup": 0.2},  # −1, 1, 3
         ),
         (
             "balms",

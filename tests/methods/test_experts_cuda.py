@@ -7,6 +7,7 @@ from wcdas.backbones import create_backbone
 from wcdas.heads import create_head
 from wcdas.losses import create_loss
 from wcdas.methods import Method
+from wcdas.methods.balpoe import BALPOE, BALPOE_WCDAS
 from wcdas.methods.method import Parts, StepBatch, StepState
 from wcdas.methods.ride import RIDE, RIDE_WCDAS
 from wcdas.methods.sade import SADE, SADE_WCDAS
@@ -25,6 +26,8 @@ CLASSES = 20
         (RIDE_WCDAS, "reweighting", "balanced-softmax"),
         (SADE, "representation", "cross-entropy"),
         (SADE_WCDAS, "representation", "cross-entropy"),
+        (BALPOE, "representation", "cross-entropy"),
+        (BALPOE_WCDAS, "representation", "cross-entropy"),
     ],
 )
 @pytest.mark.parametrize("amp", [False, True])

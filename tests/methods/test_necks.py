@@ -22,6 +22,7 @@ SHORT = {"epochs": 1, "evaluate_every": 99, "backbone.name": "resnet8"}
 METHODS_OF_EVERY_KIND = [
     "wcdas", "lws", "ncm", "wcdas-meta", "meta-weight-net", "equilibrium", "center-loss",
     "gaussian-affinity", "paco", "hybrid-contrastive", "proco", "oltr", "ride", "sade-wcdas",
+    "balpoe",
 ]  # fmt: skip
 
 
@@ -39,7 +40,7 @@ def test_trains_and_comes_back_from_its_file(name, tmp_path):
     )
     model = wcdas.load(run, device="cpu").classifier
     necks = [key for key in model.state_dict() if key.endswith("neck.linear.weight")]
-    assert len(necks) == {"ride": 3, "sade-wcdas": 3}.get(name, 1)
+    assert len(necks) == {"ride": 3, "sade-wcdas": 3, "balpoe": 3}.get(name, 1)
     assert model.head.in_features == model.backbone.num_features == 24 * len(necks)
     for key in necks:
         seen = model.state_dict()[key.replace("linear.weight", "norm.num_batches_tracked")]

@@ -172,6 +172,7 @@ def make_loop(tmp_path: Path, digits: Dataset) -> Callable[..., Loop]:
         seed: int = 0,
         neck: str = "none",
         method: str = "softmax",
+        settings: dict[str, Any] | None = None,
         **stages: dict[str, Any],
     ) -> Loop:
         data = dataset or (pixels_as_features(digits) if backbone == "identity" else digits)
@@ -188,7 +189,7 @@ def make_loop(tmp_path: Path, digits: Dataset) -> Callable[..., Loop]:
             "selection": METHODS[method].defaults.get("selection", {}),
             "options": dict(METHODS[method].options),
             "stages": {n: {"batch_size": 32} | stage for n, stage in stages.items()},
-        }
+        } | (settings or {})
         folder = RunFolder(tmp_path / "run")
         folder.create(table)
         ranks = Ranks(0, 1, torch.device("cpu"))

@@ -100,6 +100,22 @@ def test_two_processes_end_where_one_does(method, features, tmp_path, two_ranks,
     assert_same_log(out, one, written)
 
 
+@pytest.mark.parametrize("what", ["sam", "teacher", "experts"])
+def test_so_they_do_with_more_in_a_step(what, features, tmp_path, two_ranks, written):
+    """Without mixup, whose partners are those of a process."""
+    settings = SETTINGS | {"stages.representation.mixup": 0.0}
+    if what == "sam":
+        settings["stages.representation.sam"] = 0.5
+    if what == "teacher":
+        settings["teacher"] = trained_alone(features, "softmax", SETTINGS, tmp_path / "teacher")
+    method, out = "balpoe" if what == "experts" else "wcdas-prior", tmp_path / "two"
+    two = two_ranks(features, "--method", method, "--out", out, *given(settings))
+    one = trained_alone(features, method, settings, tmp_path / "one")
+    assert [child.status() for child in two] == [0, 0], two[0].output.read_text()
+    assert_close(out, one)
+    assert_same_log(out, one, written)
+
+
 @pytest.mark.slow
 def test_adapters_are_those_of_one_process(small_vit, tmp_path, two_ranks, written):
     settings = SETTINGS | {"backbone.name": "test_vit", "backbone.weights": small_vit}

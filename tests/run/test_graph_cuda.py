@@ -79,6 +79,8 @@ def test_graph_and_eager_train_alike(method, tmp_path):
         },
         {"stages.representation.ema": 0.9},
         {"stages.representation.clip": 0.1},
+        {"stages.representation.sam": 0.05, "stages.representation.ema": 0.9},
+        {"stages.representation.sam": 0.05, "amp": "bf16", "backbone.name": "resnet32"},
         {"stages.representation.augment": "strong"},
         {"stages.representation.nesterov": True, "amp": "bf16"},
         {"stages.representation.accumulate": 2},
@@ -90,6 +92,17 @@ def test_what_a_stage_may_say_is_in_the_graph(settings, tmp_path):
     one = losses(train("wcdas-prior", tmp_path / "graph", "auto", **settings))
     other = losses(train("wcdas-prior", tmp_path / "eager", "eager", **settings))
     assert one[:3] == pytest.approx(other[:3], rel=0.05 if "amp" in settings else 1e-2)
+    assert "eager" not in (tmp_path / "graph" / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize("amp", ["none", "bf16"])
+def test_a_teacher_is_in_the_graph(amp, tmp_path):
+    experts = train("balpoe", tmp_path / "experts", "auto", amp=amp)
+    settings = {"teacher": str(experts.path), "amp": amp, "stages.representation.sam": 0.05}
+    one = losses(train("wcdas-prior", tmp_path / "graph", "auto", **settings))
+    other = losses(train("wcdas-prior", tmp_path / "eager", "eager", **settings))
+    assert one[:3] == pytest.approx(other[:3], rel=0.05 if amp == "bf16" else 1e-2)
+    assert "eager" not in (tmp_path / "graph" / "log.jsonl").read_text()
 
 
 def test_the_losses_of_the_first_twenty_steps(tmp_path, monkeypatch):

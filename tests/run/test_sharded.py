@@ -70,6 +70,14 @@ def test_a_backbone_beside_it(tmp_path, two_ranks):
     assert_close(tmp_path / "two", whole)
 
 
+def test_a_sharpness_aware_step_has_the_norm_of_all_processes(features, tmp_path, two_ranks):
+    settings = SHARDED | {"stages.representation.sam": 0.5}
+    ranks = two_ranks(features, "--out", tmp_path / "two", *given(settings))
+    whole = alone(features, settings, tmp_path / "one")
+    assert [child.status() for child in ranks] == [0, 0], ranks[0].output.read_text()
+    assert_close(tmp_path / "two", whole)
+
+
 def test_it_ends_where_a_run_in_one_place_does(one, features, tmp_path):
     """But for the weights that the classes start from."""
     whole = alone(features, SHARDED | {"sharded": False}, tmp_path / "run")

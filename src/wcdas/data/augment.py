@@ -88,6 +88,11 @@ def standard(
     return [*steps, colour_jitter(jitter)] if jitter else steps
 
 
+def auto(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
+    """AutoAugment's CIFAR-10 policy, random crop, flip: `strong` without Cutout."""
+    return [auto_augment(size), *crop_and_flip(size, flip, padding)]
+
+
 def strong(
     size: int,
     flip: bool = True,
@@ -102,13 +107,8 @@ def strong(
     cutout = size // 2 if cutout is None else cutout
     if not 0 <= cutout <= 2 * size:
         raise InputError(f"cutout is {cutout}; expected 0 (off) to {2 * size} pixels")
-    steps = [auto_augment(size), *crop_and_flip(size, flip, padding)]
+    steps = auto(size, flip, padding)
     return [*steps, random_cutout(cutout, levels(mean))] if cutout else steps
-
-
-def auto(size: int, flip: bool = True, padding: int | None = None) -> list[Step]:
-    """AutoAugment's CIFAR-10 policy, random crop, flip."""
-    return strong(size, flip, padding, cutout=0)
 
 
 def rand(

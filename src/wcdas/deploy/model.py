@@ -31,9 +31,9 @@ from wcdas.evaluation.posthoc import shift_prior
 from wcdas.evaluation.prior import read_prior
 from wcdas.processes import choose_device
 from wcdas.run.console import ImageProgress
-from wcdas.run.folder import RunFolder, again, finished_runs
+from wcdas.run.folder import RunFolder, trained_model
 from wcdas.run.inference import images_at_a_time, in_threads, memory_format
-from wcdas.run.model_file import ModelInfo, is_whole, load_model
+from wcdas.run.model_file import ModelInfo, load_model
 from wcdas.run.prediction import predict_split
 from wcdas.run.settings import full_path, same_data, short_name
 
@@ -176,19 +176,7 @@ def load(run: Source, device: str = "auto") -> Model:
         run: a run, its folder, or its model.safetensors.
         device: auto, cpu, cuda or cuda:N.
     """
-    path = Path(run)
-    file = path / "model.safetensors" if path.is_dir() else path
-    if RunFolder(path).exists and file.is_file() and not is_whole(file):
-        raise InputError(f"{file} is damaged; it is made again by: {again(path)}")
-    if not file.is_file():
-        if RunFolder(path).exists:
-            raise RunFolder(path).unfinished()
-        inside = finished_runs(path)
-        such = f", such as {inside[0]}," if inside else ""
-        raise InputError(
-            f"{path} holds no trained model; expected a run's folder{such} or its model.safetensors"
-        )
-    return Model(file, device)
+    return Model(trained_model(Path(run)), device)
 
 
 def dataset_for(

@@ -39,7 +39,7 @@ class StepBatch(NamedTuple):
 
     `inputs` may be mixed, and `target` is theirs; `labels` are those before mixing. `views` are
     further versions of every image, one batch for each of the method's `views`; `second` are
-    inputs and labels drawn by the stage's `second_sampler`.
+    inputs and labels drawn by the stage's `second_sampler`; `taught` are a teacher's logits.
     """
 
     inputs: Tensor
@@ -47,6 +47,7 @@ class StepBatch(NamedTuple):
     labels: Tensor
     views: tuple[Tensor, ...] = ()
     second: tuple[Tensor, Tensor] | None = None
+    taught: Tensor | None = None
 
 
 @dataclass
@@ -154,7 +155,7 @@ class Method:
             lends those that it trains on.
         own_loss: the stages in which `training_step` takes no loss of the configuration.
         prior: the class prior of its logits, "train", "uniform" or "none", where it does not
-            follow from the last stage.
+            follow from the last stage; "stage" where it does in spite of a step of its own.
         experts: whether the backbone is cut into experts.
         build_model: the model, where it is more than a backbone and a head.
         begin_stage: called when a stage begins; may change the values of parameters and buffers.

@@ -121,6 +121,7 @@ RIDE = Method(
     prior="none",
     experts=True,
     unmixed=("routing",),
+    own_loss=("routing",),
     options={
         "experts": 3,
         "width": 0.75,  # of an expert's layers

@@ -18,21 +18,33 @@ from wcdas.methods.method import Method, Parts, StepBatch, StepState, one_stage
 
 
 def build_model(parts: Parts) -> Classifier:
-    as_class_counts(parts.class_counts, needed_by="sade")
-    backbone = Experts(parts.backbone, count=3, width=parts.options["width"])
+    return experts_model(parts, 3, needed_by="sade")
+
+
+def experts_model(parts: Parts, experts: int, needed_by: str) -> Classifier:
+    """Several experts, each with a head of its own, on classes that all have images."""
+    as_class_counts(parts.class_counts, needed_by)
+    backbone = Experts(parts.backbone, experts, parts.options["width"])
     return Classifier(backbone, ExpertsHead([parts.new_head(size) for size in backbone.sizes]))
 
 
 def training_step(model: Classifier, batch: StepBatch, state: StepState) -> Tensor:
+    priors = log_priors(state.class_counts, state.options["inverse"])
+    return expert_losses(model, batch, state, priors).sum()
+
+
+def expert_losses(
+    model: Classifier, batch: StepBatch, state: StepState, log_priors: Tensor
+) -> Tensor:
+    """The loss of every expert, with its own row of log priors added to its logits, (experts,)."""
     head = model.head
     assert isinstance(head, ExpertsHead)
     features = state.features(batch.inputs)
-    priors = log_priors(state.class_counts, state.options["inverse"])
     losses = [
-        state.loss(part, batch.target, expert, prior)
-        for (expert, part), prior in zip(head.parts(features), priors, strict=True)
+        state.loss(part, batch.target, expert, log_prior)
+        for (expert, part), log_prior in zip(head.parts(features), log_priors, strict=True)
     ]
-    return torch.stack(losses).sum()
+    return torch.stack(losses)
 
 
 def log_priors(class_counts: Tensor, inverse: float) -> Tensor:

@@ -1,5 +1,6 @@
 """All methods: those with a file of their own by the name of their constant, others as a table."""
 
+from wcdas.methods.balpoe import BALPOE, BALPOE_WCDAS
 from wcdas.methods.center_loss import CENTER_LOSS
 from wcdas.methods.decoupling import NCM, TAU_NORM
 from wcdas.methods.equilibrium import EQUILIBRIUM
@@ -136,6 +137,8 @@ METHODS: dict[str, Method] = {
     "ride-wcdas": RIDE_WCDAS,
     "sade": SADE,
     "sade-wcdas": SADE_WCDAS,
+    "balpoe": BALPOE,
+    "balpoe-wcdas": BALPOE_WCDAS,
     "paco": PACO,
     "paco-wcdas": PACO_WCDAS,
     "proco": PROCO,

@@ -1,4 +1,5 @@
-"""The batches of a stage: drawn, augmented, mixed, with their further views and a second batch."""
+"""The batches of a stage: drawn, augmented, mixed, with their further views, a second batch
+and what a teacher says of them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, cast
@@ -30,6 +31,7 @@ class Batches:
 
     def __init__(self, run: TrainingRun, index: int) -> None:
         _, stage = run.stages[index]
+        self.teacher = run.teacher_in(index)
         self.epochs, self.seed, self.kept = stage.epochs, stream(run.config.seed, index), run.kept
         labels, num_classes = run.dataset.train.labels[self.kept], run.dataset.num_classes
         self.patches: Sampler | None = None
@@ -115,7 +117,8 @@ class Batches:
         if self.mixing is not None:
             inputs, target = self.mixing(inputs, first.labels, step, patches)
         views = tuple(view.inputs for view in others)
-        return Drawn(StepBatch(inputs, target, first.labels, views, second), first)
+        taught = None if self.teacher is None else self.teacher(inputs)
+        return Drawn(StepBatch(inputs, target, first.labels, views, second, taught), first)
 
     def close(self) -> None:
         for loader in self.loaders:

@@ -21,11 +21,12 @@ from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
 from wcdas.processes import Ranks, spare_cores
 from wcdas.rng import Purpose, seeded, stream
-from wcdas.run.checks import check_data, check_stages
+from wcdas.run.checks import check_data, check_stages, has_teacher
 from wcdas.run.folder import RunFolder
 from wcdas.run.inference import memory_format
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage, as_table
+from wcdas.run.teacher import Teacher
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class TrainingRun:
         kept: the training images that are trained on.
         selection: those that the method chooses on, or has as meta images.
         held_out: those that the temperature is fitted on.
+        teacher: whose predictions are learnt from, too, where there is one.
     """
 
     config: Config
@@ -56,6 +58,7 @@ class TrainingRun:
     kept: Tensor
     selection: Tensor
     held_out: Tensor
+    teacher: Teacher | None = None
 
     @cached_property
     def train_images(self) -> Split:
@@ -78,6 +81,14 @@ class TrainingRun:
     def stages(self) -> list[tuple[str, Stage]]:
         """The stages as they run, by name."""
         return planned(self.config.stages)
+
+    def teacher_in(self, index: int) -> Callable[[Tensor], Tensor] | None:
+        """Return what gives the teacher's logits for a batch of inputs of a stage; None where it
+        has no share of the loss."""
+        name, _ = self.stages[index]
+        if self.teacher is None or not has_teacher(name, self.config, self.method):
+            return None
+        return self.teacher.for_prior(self.config.prior_in(name))
 
     def failure(self, reason: str) -> WorkError:
         """Write down why the run has no result, and return the error to raise."""
@@ -128,8 +139,9 @@ def build_run(
             f"none (selection.holdout is {config.selection.holdout:g}); expected a share above "
             f"0 and a class of {config.selection.smallest} images or more"
         )
+    teacher = Teacher(config, dataset, loading) if config.teacher else None
     return TrainingRun(
-        config, method, dataset, model, loading, folder, ranks, kept, selection, held_out
+        config, method, dataset, model, loading, folder, ranks, kept, selection, held_out, teacher
     )
 
 

@@ -1,5 +1,7 @@
 """Everything that a stage names is built once before any work, so that it is refused early."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,7 @@ from wcdas.losses import LOSSES, create_loss
 from wcdas.methods.method import Method, plain_model
 from wcdas.processes import Ranks
 from wcdas.rng import seeded
+from wcdas.run.folder import trained_model
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage, as_table
 
@@ -39,6 +42,7 @@ def check_stages(config: Config, method: Method) -> None:
             name = str(config.head.get("name"))
             create_head(name, FEATURES, len(COUNTS), COUNTS, **config.head_options)
         _check_sharded(config, method)
+        _check_teacher(config, method)
         for name, stage in planned(config.stages):
             with explained(f"stage {name}: "):
                 _check_stage(name, stage, config, method)
@@ -50,6 +54,8 @@ def why_not_sharded(config: Config, method: Method) -> str:
         return f"the head is {config.head.get('name')!r}, and only 'wcdas' can be"
     if method.build_model is not plain_model or method.training_step or method.selects:
         return f"{config.method} needs all classes in one place"
+    if config.teacher:
+        return "a teacher's logits are of all classes"
     if config.amp == "fp16":
         return "amp is 'fp16', whose scale every process would choose by its own classes"
     for name, stage in config.stages.items():
@@ -69,13 +75,34 @@ def _check_sharded(config: Config, method: Method) -> None:
             f"negatives is {config.negatives:g}, but the classes are not sharded; set "
             "sharded=true, or leave it out"
         )
+    plain = Stage()
     for name, stage in config.stages.items():
-        for key, usual in (("clip", 0.0), ("label_smoothing", 0.0), ("accumulate", 1)):
-            if (value := getattr(stage, key)) != usual:
+        for key in ("clip", "sam", "label_smoothing", "accumulate"):
+            if (value := getattr(stage, key)) != (usual := getattr(plain, key)):
                 raise InputError(
                     f"negatives is {config.negatives:g}, and stages.{name}.{key} {value:g}, which "
                     f"needs all classes; expected {usual:g}"
                 )
+
+
+def has_teacher(name: str, config: Config, method: Method) -> bool:
+    """Whether a stage has a loss that a teacher takes a share of."""
+    learns = config.stages[name].trains != "nothing" and name not in method.own_loss
+    return bool(config.teacher) and learns
+
+
+def _check_teacher(config: Config, method: Method) -> None:
+    if not config.teacher:
+        return
+    with explained("teacher: "):
+        trained_model(Path(config.teacher))
+    if config.frozen:
+        raise InputError(
+            "a teacher sees images, but the backbone is frozen, and its features are what is "
+            "trained on; leave teacher or frozen out"
+        )
+    if not any(has_teacher(name, config, method) for name in config.stages):
+        raise InputError(f"teacher has no effect, since {config.method} has its own loss")
 
 
 def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> None:
@@ -97,6 +124,11 @@ def _check_stage(name: str, stage: Stage, config: Config, method: Method) -> Non
         raise InputError(
             f"trains is 'nothing', but {config.method} sets no values there; "
             "expected 'all' or 'classifier'"
+        )
+    if stage.sam and config.amp == "fp16":
+        raise InputError(
+            f"sam is {stage.sam:g}, but amp is 'fp16', whose first gradients may be infinite; "
+            "expected amp 'bf16' or 'none', or sam 0"
         )
     if name in method.own_loss:
         _check_own_loss(config.method, stage)

@@ -65,16 +65,23 @@ def announce(
         f"{config.method}: {config.backbone.name}{size} with {neck}head {config.head['name']}, "
         f"{device}",
         *([f"  weights: {weights}{learning}"] if weights else []),
+        *([f"  teacher: {config.teacher}, {_share(config)}"] if config.teacher else []),
         *(_described(config, name, stage) for name, stage in planned(config.stages)),
         f"run folder: {folder.path}",
     )
+
+
+def _share(config: Config) -> str:
+    weight, temperature = config.teacher_weight, config.teacher_temperature
+    return f"weight {weight:g} at temperature {temperature:g}"
 
 
 def _described(config: Config, name: str, stage: Stage) -> str:
     if stage.trains == "nothing":
         return f"  {name}: {stage.head} head, nothing to train"
     flip = " with flip" if config.augment.flip and stage.augment != "none" else ""
-    mixed = "".join(f", {k} {v:g}" for k in ("mixup", "cutmix", "ema") if (v := getattr(stage, k)))
+    numbers = ("mixup", "cutmix", "sam", "ema")
+    mixed = "".join(f", {k} {v:g}" for k in numbers if (v := getattr(stage, k)))
     mixed += f", {stage.cutmix_sampler} patches" * bool(stage.cutmix and stage.cutmix_sampler)
     mixed += ", class weights from mean features" * stage.imprint
     steps = f"{ALGORITHMS[stage.algorithm]} at rate {stage.lr:g}"

@@ -77,6 +77,7 @@ class Info(TypedDict):
     class_counts: list[int]
     data: dict[str, Any]
     weights: NotRequired[str]
+    teacher: NotRequired[str]  # the digest of its model file
     threads: NotRequired[int]
     given: list[dict[str, Any]]
     versions: dict[str, str]

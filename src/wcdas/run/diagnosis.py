@@ -117,12 +117,13 @@ def chance(step: Step, shares: Tensor, counts_right: bool) -> Chance:
     """Return the levels of a stage that draws the classes with these shares, which sum to one.
 
     For cross-entropy, constant logits do best at the entropy of the mean target, whatever prior is
-    added to them; mixing images leaves that mean as it is, smoothing moves it. Margins and losses
-    of a method's own have no such level. Where nobody counts the right answers, an angular head is
-    held against equal logits: with a small scale it may know classes at a loss above the entropy.
+    added to them; mixing images leaves that mean as it is, smoothing moves it. Margins, a teacher
+    and losses of a method's own have no such level. Where nobody counts the right answers, an
+    angular head is held against equal logits: with a small scale it may know classes at a loss
+    above the entropy.
     """
     levels, head = (1 / len(shares), float(shares.max())), step.model.head
-    if step.training_step is not None or head.has_margin:
+    if step.training_step is not None or head.has_margin or step.is_taught:
         return Chance(*levels)
     added = torch.zeros_like(shares) if step.log_prior is None else step.log_prior.to(shares)
     if isinstance(step.loss, LogitAdjustmentLoss):

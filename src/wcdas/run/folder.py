@@ -20,6 +20,7 @@ from wcdas.errors import InputError, InterruptedRunError, WorkError, explained
 from wcdas.files import (
     DamagedFile,
     MissingFile,
+    digest,
     holder,
     read_bytes,
     read_json,
@@ -232,6 +233,23 @@ def check_unused(path: Path) -> None:
         raise InputError(f"{path} is in use by {at_work}; {WAIT}")
 
 
+def trained_model(path: Path) -> Path:
+    """Return the model file of a run's folder, or of that name."""
+    run = RunFolder(path)
+    file = run.model if path.is_dir() else path
+    if run.exists and file.is_file() and not is_whole(file):
+        raise InputError(f"{file} is damaged; it is made again by: {again(path)}")
+    if not file.is_file():
+        if run.exists:
+            raise run.unfinished()
+        inside = finished_runs(path)
+        such = f", such as {inside[0]}," if inside else ""
+        raise InputError(
+            f"{path} holds no trained model; expected a run's folder{such} or its model.safetensors"
+        )
+    return file
+
+
 def finished_runs(path: Path) -> list[Path]:
     """Return the finished runs in a folder of runs, by name."""
     inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -264,6 +282,8 @@ def run_table(
         "versions": versions(),
         "code": code(),
     }
+    if config.teacher:
+        info["teacher"] = digest(trained_model(Path(config.teacher)))
     if threads is not None:
         info["threads"] = threads
     return as_table(config) | {"info": info}

@@ -1,5 +1,5 @@
-"""How a network looks at many images, from which it learns nothing: in batches, a memory format and
-threads that suit the device."""
+"""How a network looks at images: in batches, a memory format, threads and a precision that suit the
+device."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +15,7 @@ from wcdas.run.automatic import TINY
 
 PIXELS = 2**16  # of a batch on a CPU, which is fastest with maps that stay in its caches
 LEAST, MOST = 4, 256  # images of a batch
+AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 Given = TypeVar("Given")
 Answer = TypeVar("Answer")
@@ -33,6 +34,11 @@ def memory_format(backbone: Backbone, size: int, device: torch.device) -> torch.
     if size < TINY or (device.type == "cuda" and isinstance(backbone, ResNet32)):
         return torch.contiguous_format
     return torch.channels_last
+
+
+def in_precision(amp: str, device: torch.device) -> torch.autocast:
+    """Let a network compute in the precision of a run."""
+    return torch.autocast(device.type, AMP.get(amp, torch.bfloat16), enabled=amp != "none")
 
 
 def in_threads(

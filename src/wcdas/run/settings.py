@@ -25,6 +25,7 @@ from wcdas.data.images import CENTRE_CROP_FROM
 from wcdas.data.mirroring import decide_mirroring, without_verdict
 from wcdas.data.sources.hugging_face import IN_MEMORY
 from wcdas.errors import InputError, explained, unknown
+from wcdas.files import digest
 from wcdas.methods import Method, find_method
 from wcdas.run.automatic import (
     FROM_SCRATCH,
@@ -37,6 +38,7 @@ from wcdas.run.automatic import (
     single_step,
 )
 from wcdas.run.checks import check_stages, why_not_sharded
+from wcdas.run.folder import trained_model
 from wcdas.run.recipes import Settings, check_layer, list_recipes, read_recipe, read_settings
 from wcdas.run.schedule import planned
 from wcdas.run.spec import (
@@ -114,7 +116,8 @@ class Request:
             _merge(spread, _spread(layer, spread["stages"]))
         stage, method = spread["stages"]["representation"], find_method(self.method)
         trained = {"lora", "drop_path"} & {*backbone} or "layer_decay" in stage
-        if frozen is None and (trained or self._acts_on_images() or method.views):
+        taught = bool(settings.get("teacher"))
+        if frozen is None and (trained or taught or self._acts_on_images() or method.views):
             frozen = False
         return Chosen(
             name=backbone.get("name"),
@@ -217,7 +220,7 @@ def read_request(
     table, named = read_own(recipe)
     last = read_settings(settings)
     for layer in (table, last):
-        _find_weights(layer)
+        _find_files(layer)
     method = last.pop("method", named if method is None else method)
     if method is not None and not isinstance(method, str):
         raise InputError(f"method is {method!r}; expected a name of `wcdas list methods`")
@@ -225,8 +228,10 @@ def read_request(
     return Request(method, layers, remembered(table, last), seed)
 
 
-def _find_weights(layer: Table) -> None:
-    """Give a weights file its full path, so that a run can be taken up from anywhere."""
+def _find_files(layer: Table) -> None:
+    """Give weights and teacher their full paths, so that a run can be taken up from anywhere."""
+    if isinstance(teacher := layer.get("teacher"), str) and teacher:
+        layer["teacher"] = full_path(teacher)
     match layer:
         case {"backbone": {"weights": str(weights)}} if weights not in ("", "pretrained"):
             layer["backbone"] |= {"weights": full_path(weights)}
@@ -502,6 +507,19 @@ def same_data(stored: Table, dataset: Dataset) -> None:
             f"the data has changed since the run started ({sum(before)} training samples in "
             f"{len(before)} classes then, {sum(now)} in {len(now)} now, or other contents or "
             "another split); restore it, or start a new run with another --out"
+        )
+
+
+def same_teacher(stored: Table) -> None:
+    """Refuse a teacher that is not the one that a stored run has begun to learn from."""
+    if not (teacher := stored["teacher"]):
+        return
+    with explained("teacher: "):
+        found = digest(trained_model(Path(teacher)))
+    if found != stored["info"].get("teacher"):
+        raise InputError(
+            f"the teacher {teacher} is not the one that the run was started with; restore it, or "
+            "start a new run with another --out"
         )
 
 

@@ -4,7 +4,6 @@ They are written by `torch.distributed.checkpoint` as safetensors files, each pr
 are read by any number of processes.
 """
 
-import hashlib
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
 from wcdas import processes
+from wcdas.files import digest
 
 MARK = "rows of all processes"  # in the place of a tensor, with its name and its whole shape
 
@@ -59,7 +59,7 @@ def write(folder: Path, found: dict[str, Rows]) -> dict[str, str]:
     with _one_process_is_enough():
         save(whole, storage_writer=writer, no_dist=processes.count() == 1)
     own = folder.glob(f"shard-{processes.rank() + 1:05d}-*")
-    digests = processes.everyones({file.name: _digest(file) for file in own})
+    digests = processes.everyones({file.name: digest(file) for file in own})
     return {name: digest for part in digests for name, digest in part.items()}
 
 
@@ -67,7 +67,7 @@ def are_whole(folder: Path, digests: dict[str, str]) -> bool:
     """Whether the files are those that were written; each process looks at its share of them."""
     own = sorted(digests)[processes.rank() :: processes.count()]
     try:
-        whole = all(_digest(folder / name) == digests[name] for name in own)
+        whole = all(digest(folder / name) == digests[name] for name in own)
     except OSError:
         whole = False
     return all(processes.everyones(whole))
@@ -118,8 +118,3 @@ def _whole(own: Tensor, total: int) -> Tensor:
         own, mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
     )
     return whole
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -229,6 +229,11 @@ class Stage:
         -1.0, "of w_ρ and s; below 0 it is `weight_decay`", of_optimizer=True
     )
     clip: float = key(0.0, "the largest norm of the gradient; 0 is none", at_least=0)
+    sam: float = key(
+        0.0,
+        "radius ρ of sharpness-aware minimisation, with which a step takes two passes; 0 is none",
+        at_least=0,
+    )
     ema: float = key(0.0, "decay of a running mean of the weights; 0 is none", at_least=0, below=1)
     optimizer: Literal["fresh", "continue"] = key(
         "fresh",
@@ -371,6 +376,15 @@ class Config:
         at_most=1,
         of_images=True,
     )
+    teacher: str = key(
+        "",
+        "a run, or its model file, whose predictions are [learnt from, too]"
+        "(train.md#learn-from-a-trained-model)",
+    )
+    teacher_weight: float = key(0.5, "share of the loss that the teacher has", above=0, at_most=1)
+    teacher_temperature: float = key(
+        2.0, "that teacher's and own logits are divided by in it", above=0
+    )
     sharded: bool = key(
         False,
         "whether each of [several processes](many-classes.md#several-gpus) holds, trains and keeps "
@@ -434,9 +448,13 @@ class Config:
     @property
     def prior(self) -> str:
         """The class prior of its logits, "train" or "uniform", or "none" where there is no such
-        reading: what the method says, or what follows from the last stage."""
-        method, stage = find_method(self.method), list(self.stages.values())[-1]
-        if method.prior or method.training_step:
+        reading."""
+        return self.prior_in(list(self.stages)[-1])
+
+    def prior_in(self, name: str) -> str:
+        """The same while a stage trains: what the method says, or what follows from the stage."""
+        method, stage = find_method(self.method), self.stages[name]
+        if method.prior != "stage" and (method.prior or method.training_step):
             return method.prior or "none"
         strength = LOSSES[stage.loss].prior_strength(**stage.loss_options)
         if stage.trains == "nothing" or strength is None:
@@ -473,6 +491,7 @@ def build(table: Mapping[str, Any]) -> Config:
         raise InputError("the recipe has no stage; expected at least one [stages.NAME] table")
     _check_continued(config.stages)
     _check_backbone(config)
+    _check_teacher(config)
     if config.views > 1:
         view_policy(config)
     return config
@@ -616,6 +635,14 @@ def _check_backbone(config: Config) -> None:
             f"evaluation_size is {config.evaluation_size}, but frozen features are of one size; "
             "set input_size instead"
         )
+
+
+def _check_teacher(config: Config) -> None:
+    """Refuse what says how to learn from nobody."""
+    for name in ("teacher_weight", "teacher_temperature"):
+        value = getattr(config, name)
+        if value != getattr(Config, name) and not config.teacher:
+            raise InputError(f"{name} is {value:g}, but there is no teacher; leave it out")
 
 
 def _build(kind: Any, table: Mapping[str, Any], path: str) -> Any:

@@ -23,6 +23,7 @@ from wcdas.run.batches import Batches
 from wcdas.run.build import TrainingRun, new_head
 from wcdas.run.optimizer import WeightAverage, create_optimizer, load_optimizer
 from wcdas.run.prediction import Between, training_features
+from wcdas.run.sam import copies, second_pass
 from wcdas.run.schedule import annealed, chain, rate
 from wcdas.run.shards import Rows
 from wcdas.run.step import EpochStatistics, Step
@@ -180,8 +181,7 @@ class StageTraining:
             for head in self.annealed:
                 head.annealing.copy_(self.clock.values["annealing"])
         batch, first = self.data.next(self.clock.step)
-        self.optimizer.zero_grad(set_to_none=True)
-        features = self._backward(batch)
+        features = self._gradient(batch)
         if self.stage.clip:
             self.scaler.unscale_(self.optimizer)
             self._clip()
@@ -193,8 +193,28 @@ class StageTraining:
             self.average.update()
         self.clock.tick()
 
-    def _backward(self, batch: StepBatch) -> Tensor:
-        """Lay down the gradients, and return the features."""
+    def _gradient(self, batch: StepBatch) -> Tensor:
+        """Lay down the gradient that the optimizer steps by, and return the features."""
+        if not self.stage.sam:
+            return self._backward(batch)
+        state = self._state()
+        before = copies(state)
+        features = self._backward(batch)
+        with second_pass(self._learning(), state, before, self._norm(), self.stage.sam):
+            self._backward(batch, counted=False)
+        return features
+
+    def _state(self) -> list[Tensor]:
+        """What a pass changes without a gradient: buffers, and copies that follow the weights."""
+        extra = self.model.auxiliary
+        parameters = [] if extra is None else list(extra.parameters())
+        followers = [p.detach() for p in parameters if not p.requires_grad]
+        return [*self.step.buffers(), *followers]
+
+    def _backward(self, batch: StepBatch, counted: bool = True) -> Tensor:
+        """Lay down the gradients of a pass, and return the features; those that are counted are in
+        the log."""
+        self.optimizer.zero_grad(set_to_none=True)
         parts = _parts(batch, self.stage.accumulate)
         several = isinstance(self.parallel, DistributedDataParallel)
         features = []
@@ -202,24 +222,32 @@ class StageTraining:
             more = i + 1 < len(parts)
             with cast(Any, self.parallel).no_sync() if more and several else nullcontext():
                 loss, f = self.parallel(part)
-                with self.beside:
-                    self.statistics.add(loss, f, part.labels, self.model, self.clock.step)
+                if counted:
+                    with self.beside:
+                        self.statistics.add(loss, f, part.labels, self.model, self.clock.step)
                 share = loss * (len(part.labels) / len(batch.labels))
                 self.scaler.scale(share).backward()
             self.beside.join()
             features.append(f)
         return torch.cat(features)
 
+    def _learning(self) -> list[nn.Parameter]:
+        """All that the optimizer steps."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
     def _clip(self) -> None:
-        """Shorten the gradient of all parameters, of whichever process, to the largest norm."""
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        own = self._sharded()
+        """Shorten the gradient to the largest norm."""
+        nn.utils.clip_grads_with_norm_(self._learning(), self.stage.clip, self._norm())
+
+    def _norm(self) -> Tensor:
+        """The norm of the gradient of all parameters, of whichever process."""
+        parameters, own = self._learning(), self._sharded()
         alike = [p.grad for p in parameters if p.grad is not None and p not in own]
         parts = [p.grad for p in parameters if p.grad is not None and p in own]
         norm = nn.utils.get_total_norm(alike)
         if own:
             norm = (norm**2 + total(nn.utils.get_total_norm(parts) ** 2)).sqrt()
-        nn.utils.clip_grads_with_norm_(parameters, self.stage.clip, norm)
+        return norm
 
     def _sharded(self) -> dict[nn.Parameter, str]:
         """The names of the parameters of which every process has other rows."""
@@ -287,8 +315,7 @@ class StageTraining:
         own, classes = self._sharded(), self.model.head.num_classes
         for tensors in (model, average["module"] if average is not None else {}):
             tensors |= {n: Rows(tensors[n], classes) for n in own.values() if n in tensors}
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for i, parameter in enumerate(parameters):
+        for i, parameter in enumerate(self._learning()):
             if parameter not in own:
                 continue
             optimizer["state"][i] = {

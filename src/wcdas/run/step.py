@@ -10,9 +10,9 @@ from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import StepBatch, StepState
 from wcdas.run.build import TrainingRun
 from wcdas.run.checks import stage_loss
+from wcdas.run.inference import AMP, in_precision
+from wcdas.run.teacher import divergence
 from wcdas.targets import MixedLabels, loss_of
-
-AMP = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Step(nn.Module):
@@ -33,7 +33,9 @@ class Step(nn.Module):
         self.name, self.options = name, run.config.options
         self.lr, self.progress, self.epoch = lr, progress, epoch
         self.register_buffer("class_counts", class_counts, persistent=False)
-        self.seen: Tensor | None = None
+        self.seen: Tensor | None = None  # the features of the first call
+        self.is_taught = run.teacher_in(index) is not None
+        self.weight, self.temperature = run.config.teacher_weight, run.config.teacher_temperature
         self.frozen = stage.trains != "all"
         self.loss = stage_loss(stage, class_counts)
         prior = class_counts.double() / class_counts.sum()
@@ -68,7 +70,11 @@ class Step(nn.Module):
             loss = self.training_step(self.model, batch, state)
             self._check(loss)
         assert self.seen is not None
-        return loss, self.seen[: len(batch.labels)]
+        features, self.seen = self.seen[: len(batch.labels)], None
+        if batch.taught is not None:
+            apart = divergence(self.model.head(features), batch.taught, self.temperature)
+            loss = (1 - self.weight) * loss + self.weight * apart
+        return loss, features.detach()
 
     def _check(self, loss: object) -> None:
         """Refuse a method's step that gives back no loss."""
@@ -84,13 +90,11 @@ class Step(nn.Module):
     def _features(self, inputs: Tensor) -> Tensor:
         with (
             torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()),
-            torch.autocast(
-                inputs.device.type, AMP.get(self.amp, torch.bfloat16), enabled=self.amp != "none"
-            ),
+            in_precision(self.amp, inputs.device),
         ):
             features = self.model.features(inputs)
         if self.seen is None:
-            self.seen = features.detach()
+            self.seen = features
         return features
 
     def _loss(
