@@ -111,8 +111,8 @@ class _Parts(_OneByOne):
         if engine == "chunked":
             lse, total, kept = _negatives(*given, z_y if with_total else None)
         else:
-            lse, total = fused.negatives(*given, with_total, engine == "fused")
-            total, kept = total + z_y if with_total else total, features.new_empty(0)
+            kept, total = fused.negatives(*given, with_total, engine == "fused")
+            lse, total = fused.LN2 * kept, total + z_y if with_total else total
         return lse, z_y, total, u_y, w_norm, kept
 
     @staticmethod
@@ -160,11 +160,12 @@ class _Gradients(_OneByOne):
         )
         asked = of_features, of_classes, of_log_prior
         a, b = _line(w_rho, scale)
-        given = features, weight, w_norm, a, b, labels, log_prior, lse, by_lse, by_total
+        given = features, weight, w_norm, a, b, labels, log_prior
         if engine == "chunked":
-            to_x, to_weight, sums = _slopes(*given, *asked, kept)
+            to_x, to_weight, sums = _slopes(*given, lse, by_lse, by_total, *asked, kept)
         else:
-            to_x, to_weight, sums = fused.slopes(*given, *asked, engine == "fused")
+            fast = engine == "fused-fast"
+            to_x, to_weight, sums = fused.slopes(*given, kept, by_lse, by_total, *asked, not fast)
         sum_d, sum_du, sum_e = sums.unbind()
 
         x, x_norm = unit(features)

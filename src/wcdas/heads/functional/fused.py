@@ -11,6 +11,7 @@ what is at most 1 than bfloat16; those of δ, which may be of any size, and its 
 bfloat16.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from torch import Tensor
 from wcdas.errors import InputError
 from wcdas.heads.functional.arithmetic import inverse
 
-LN2 = 0.6931471805599453
+LN2 = math.log(2)
 CAPABILITY = (8, 0)  # of the first GPUs with bfloat16
 LARGEST_RHO = 0.92  # that half precision is good for
 FACTORS = 2**23  # elements of ŵ that are laid out at a time, at most
@@ -146,7 +147,7 @@ def negatives(
     with_total: bool,
     exact: bool,
 ) -> tuple[Tensor, Tensor]:
-    """lse_{j≠y} z_j of every sample, and Σ_{j≠y} z_j, or 0 where it is not asked for."""
+    """lse_{j≠y} z_j of every sample in base 2, and Σ_{j≠y} z_j, or 0 where nobody asked for it."""
     from wcdas.heads.functional import fused_kernels
 
     tile = FORWARD[exact]
@@ -184,7 +185,9 @@ def negatives(
                 EXACT=exact,
                 **options,
             )
-    lse = (LN2 * lse).logsumexp(0)[: len(features)]
+    largest = lse.amax(0)
+    rest = lse - largest.clamp_min(torch.finfo(lse.dtype).min)  # −∞, if all are
+    lse = (largest + rest.exp2().sum(0).log2())[: len(features)]
     return lse, torch.zeros_like(lse) if total is None else LN2 * total.sum(0)[: len(features)]
 
 
@@ -227,9 +230,7 @@ def slopes(
         w = _Units(chunk, size, features, tile, exact, gradients=True)
         x.lay_out(features, inverse(torch.linalg.vector_norm(features, dim=1)))
         own, inverse_norm = _behind(labels, batch, -1, torch.int32), inverse(w_norm)
-        # e is 0 where there is no sample, or no class but its own.
-        lse = _behind((lse / LN2).masked_fill(lse == -torch.inf, torch.inf), batch, torch.inf)
-        by_lse = _behind(by_lse, batch, 0)
+        lse, by_lse = _behind(lse, batch, 0), _behind(by_lse, batch, 0)
         by_total = None if by_total is None else _behind(by_total, batch, 0)
         delta = features.new_empty(chunk, (1 + exact) * batch, dtype=torch.bfloat16)
         partial = features.new_empty(batch // tile.columns, 3, chunk)
