@@ -35,6 +35,13 @@ def _exp2(x):
     return y
 
 
+@triton.jit
+def _as_bfloat16(x):
+    """x rounded to bfloat16, in float32, by whole numbers: a conversion there and back is slow."""
+    bits = x.to(tl.int32, bitcast=True) + 0x8000
+    return (bits & -0x10000).to(tl.float32, bitcast=True)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def split(
     vectors,
@@ -62,11 +69,10 @@ def split(
         low = (v * UNIT - high.to(tl.float32)).to(tl.float16)
         tl.store(for_cosine + at + WIDTH, low, mask=inside)
     if for_gradient is not None:
-        rough = v.to(tl.bfloat16)
-        tl.store(for_gradient + at, rough, mask=inside)
+        rough = _as_bfloat16(v)
+        tl.store(for_gradient + at, rough.to(tl.bfloat16), mask=inside)
         if EXACT:
-            rest = (v - rough.to(tl.float32)).to(tl.bfloat16)
-            tl.store(for_gradient + at + WIDTH, rest, mask=inside)
+            tl.store(for_gradient + at + WIDTH, (v - rough).to(tl.bfloat16), mask=inside)
 
 
 @triton.jit
@@ -208,10 +214,10 @@ def slopes(
         if EACH:
             sum_e += tl.sum(e, 1)
         d *= (b_j * LN2)[:, None]
-        high = d.to(tl.bfloat16)
-        delta.store([row, column], high)
+        high = _as_bfloat16(d) if EXACT else d
+        delta.store([row, column], high.to(tl.bfloat16))
         if EXACT:
-            delta.store([row, batch + column], (d - high.to(tl.float32)).to(tl.bfloat16))
+            delta.store([row, batch + column], (d - high).to(tl.bfloat16))
     own = sums + tl.program_id(0) * 3 * chunk + rows
     tl.store(own, sum_d * (LN2 * LN2))
     tl.store(own + chunk, sum_du * (LN2 * LN2))
