@@ -175,6 +175,29 @@ def test_the_fast_engine_is_nearly_so(run, rho, angle):
     assert max(run(prototype_errors, "fused-fast", rho, angle)) <= 2e-2
 
 
+def rival_errors(device, engine, rho):
+    """With another class's prototype 0.03 rad from that of every sample in half of the classes."""
+    *inputs, labels = near_prototypes(rho, 0.03, torch.float64)
+    weight = inputs[1].detach()
+    own = weight[:128] / weight[:128].norm(dim=1, keepdim=True)
+    away = weight[128:256] - (weight[128:256] * own).sum(1, keepdim=True) * own
+    away /= away.norm(dim=1, keepdim=True)
+    weight[128:256] = math.cos(0.03) * own + math.sin(0.03) * away
+    found = []
+    for kind, dtype, place in ((plain, torch.float64, "cpu"), (chunked, torch.float32, device)):
+        own = [t.detach().float().to(place, dtype).requires_grad_() for t in inputs]
+        options = {} if kind is plain else {"engine": engine}
+        losses = kind.wcdas_losses(*own, labels.to(place), **options)
+        found.append(torch.autograd.grad(losses.mean(), own))
+    return [error(ours, exact) for exact, ours in zip(*found, strict=True)]
+
+
+def test_a_rival_near_by(run):
+    """Where float32 itself errs by 1e-3."""
+    assert max(run(rival_errors, "fused", 0.982)) < 3e-3
+    assert 3e-3 < max(run(rival_errors, "fused-fast", 0.88)) < 0.3
+
+
 def of_larger_concentrations(device, engine):
     """Losses of the fast engine, and of the exact one with what it takes for the concentrations."""
     torch.manual_seed(0)
