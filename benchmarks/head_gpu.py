@@ -50,7 +50,7 @@ TILES = [
     Tile(64, 256, 64, 4, 3),
     Tile(128, 64, 64, 4, 4, 168),
 ]
-CHUNKS = {"SLOPES": [2**22, 2**23, 2**25, 2**26], "FACTORS": [2**22, 2**24, 2**25]}
+CHUNKS = {"SLOPES": [2**22, 2**23, 3 * 2**22, 2**25, 2**26], "FACTORS": [2**22, 2**24, 2**25]}
 Work = Callable[[], list[Tensor]]
 Row = dict[str, Any]
 
@@ -264,7 +264,7 @@ def tune(given: argparse.Namespace) -> None:
     trials += [(name, value) for name, values in CHUNKS.items() for value in values]
     print(f"{size}, {engine}, with one thing changed", flush=True)
     for name, value in trials:
-        what = value[exact] if isinstance(value, dict) else f"2^{value.bit_length() - 1}"
+        what = value[exact] if isinstance(value, dict) else f"{value:,}"
         with changed(name, value):
             try:
                 work = problem.work(engine)
