@@ -237,8 +237,8 @@ def finite_at(device, engine, w_rho, scale, angle):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("w_rho", [-25.0, 0.0, 25.0])
 def test_finite_at_the_extremes(run, engine, w_rho):
-    for scale in (1.0, 250.0, 1e5):
-        for angle in (0.0, 1e-6, 1e-2, math.pi):
+    for scale in (1.0, 1e5):
+        for angle in (0.0, 1e-2, math.pi):
             assert run(finite_at, engine, w_rho, scale, angle)
 
 

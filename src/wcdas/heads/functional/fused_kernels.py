@@ -37,7 +37,7 @@ def _exp2(x):
 
 @triton.jit
 def _as_bfloat16(x):
-    """x rounded to bfloat16, in float32, by whole numbers: a conversion there and back is slow."""
+    """x rounded to bfloat16, in float32, without a conversion there and back."""
     bits = x.to(tl.int32, bitcast=True) + 0x8000
     return (bits & -0x10000).to(tl.float32, bitcast=True)
 
