@@ -37,7 +37,7 @@ BLOCK = re.compile(
 NOT_CODE = {"text"}
 NOT_RUN = {
     "it sets up the machine": 4,
-    "it needs a GPU": 3,
+    "it needs a GPU": 4,
     "it needs data from the network": 6,
     "it takes long": 13,
     "it runs until it is stopped": 2,

@@ -48,6 +48,10 @@ def test_a_file_is_no_run_to_go_on_with(command, tmp_path):
         (["--method", ""], "unknown method ''"),
         (["--seed", "-1"], "seed is -1; expected"),
         (["--set", "batch_size=1000000000"], "batch_size is 1000000000; expected"),
+        (
+            ["--set", "head.engine=fused", "--device", "cpu"],
+            "head: engine 'fused' needs Triton and an NVIDIA GPU",
+        ),
     ],
 )
 def test_what_train_refuses(refused, arguments, told):

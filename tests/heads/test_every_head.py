@@ -327,6 +327,7 @@ def test_probabilities_of_the_wrong_shape_are_refused():
     [
         ("wcdas", {"init": "hee"}, "init is 'hee'; expected a finite number, 'he' or 'xavier'"),
         ("wcdas", {"init": [0.0]}, r"init is \[0.0\]; expected a finite number"),
+        ("wcdas", {"engine": "fusd"}, "unknown engine 'fusd'; did you mean 'fused'"),
         ("wcdas", {"start": None}, "unknown start 'None'; known: auto, paper"),
         ("wcdas", {"scale": "learned"}, "scale is 'learned'; expected 'trainable' or a number"),
         ("wcdas", {"scale": -1.0}, "scale is -1.0; expected a number above 0"),

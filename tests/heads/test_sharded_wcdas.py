@@ -348,3 +348,5 @@ def test_what_drawing_needs():
     torch.testing.assert_close(head.eval().loss(X, LABELS), head.whole().loss(X, LABELS))
     with pytest.raises(ValueError, match="negatives is 0; expected a number above 0 and at most 1"):
         wcdas.ShardedWCDASHead(FEATURES, MANY, negatives=0)
+    with pytest.raises(ValueError, match="engine is 'plain', which needs all classes here"):
+        wcdas.ShardedWCDASHead(FEATURES, MANY, engine="plain")

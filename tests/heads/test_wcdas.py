@@ -203,6 +203,20 @@ def test_the_kernel_changes_at_2000_classes_and_the_loss_does_not():
                 torch.autograd.grad(first.square().sum(), x)
 
 
+@pytest.mark.parametrize(("engine", "classes"), [("plain", 2_000), ("chunked", 5)])
+def test_an_engine_is_taken_whatever_the_number_of_classes(engine, classes):
+    head = WCDASHead(8, classes, engine=engine)
+    x = torch.randn(5, 8, requires_grad=True)
+    loss = head.loss(x, torch.arange(5))
+    torch.testing.assert_close(loss, F.cross_entropy(head(x), torch.arange(5)))
+    (first,) = torch.autograd.grad(loss, x, create_graph=True)
+    if engine == "plain":
+        torch.autograd.grad(first.square().sum(), x)
+    else:
+        with pytest.raises(NotImplementedError):
+            torch.autograd.grad(first.square().sum(), x)
+
+
 @pytest.mark.parametrize("classes", [40, 2_100])
 def test_compile_func_and_export_on_both_kernels(classes):
     head = WCDASHead(8, classes, init="he").double()

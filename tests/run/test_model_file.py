@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+import wcdas
 from wcdas.backbones import create_backbone
 from wcdas.errors import InputError
 from wcdas.heads import create_head
@@ -54,6 +55,14 @@ def test_round_trip(file):
     assert model.head.scale == 30.0
     x = torch.randn(2, 1, 8, 8)
     assert model.features(x).equal(head_free.eval()(x))
+
+
+def test_what_computed_the_loss_is_no_part_of_a_model(tmp_path):
+    settings = {"head.engine": "chunked", "epochs": 1, "backbone.name": "resnet8"}
+    run = wcdas.train("digits-lt", "wcdas", settings=settings, out=tmp_path / "run", report=False)
+    model, facts = load_model(run.path / "model.safetensors")
+    assert "engine" not in facts.head_options
+    assert model.head.engine == "auto"
 
 
 def rewritten(file, metadata):

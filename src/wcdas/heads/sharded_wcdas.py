@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from wcdas import processes, rng
 from wcdas.checks import check_positive, check_whole
+from wcdas.errors import InputError
 from wcdas.heads.base import Head, off_axis, point
 from wcdas.heads.drawing import Drawing
 from wcdas.heads.functional import chunked, plain
@@ -40,7 +41,7 @@ class ShardedWCDASHead(Head):
         num_classes: number of classes, of all processes together.
         negatives: share of the classes that a step of training draws beside those of the labels.
             Below 1 the optimizer has to be told, by `step_with`.
-        options: of `WCDASHead`.
+        options: of `WCDASHead`; the engine "auto" is "chunked" here, and "plain" there is not.
 
     Example, under torchrun::
 
@@ -69,6 +70,9 @@ class ShardedWCDASHead(Head):
             of_all = WCDASHead(1, num_classes, **options)  # its w_ρ may depend on their number
             self.shard = WCDASHead(in_features, 1, **options)
             weight = _drawn_weights(in_features, self.classes, seed, options)
+        if self.shard.engine == "plain":
+            raise InputError("engine is 'plain', which needs all classes here; leave it out")
+        self.engine = "chunked" if self.shard.engine == "auto" else self.shard.engine
         self.shard.weight, self.shard.num_classes = nn.Parameter(weight), len(weight)
         self.shared = ["w_scale"] if len(of_all.w_rho) == num_classes else ["w_scale", "w_rho"]
         own = of_all.w_rho if "w_rho" in self.shared else of_all.w_rho[self.classes]
@@ -146,7 +150,8 @@ class ShardedWCDASHead(Head):
 
         All processes have to ask for it.
         """
-        head = WCDASHead(self.in_features, self.num_classes, **self.options)
+        options = self.options | {"engine": "auto"}
+        head = WCDASHead(self.in_features, self.num_classes, **options)
         head = head.to(self.shard.weight.dtype)
         for name, mine in self.shard.named_parameters():
             head.get_parameter(name).copy_(
@@ -187,7 +192,7 @@ class ShardedWCDASHead(Head):
             # Their gradients are exchanged all the same.
             nothing = 0 * (x.sum(1) + weight.sum() + w_rho.sum() + scale)
             return plain.Parts(nothing - torch.inf, nothing, nothing)
-        return chunked.of_classes(x, weight, w_rho, scale, own, offset, with_total)
+        return chunked.of_classes(x, weight, w_rho, scale, own, offset, with_total, self.engine)
 
     def _draw(self, target: Tensor | MixedLabels, label_smoothing: float) -> None:
         dense = isinstance(target, Tensor) and target.is_floating_point()

@@ -1,12 +1,15 @@
 """Wrapped Cauchy distributed angular softmax (Han, ICML 2023)."""
 
 import math
+from typing import Literal, get_args
 
 from torch import Tensor
 
-from wcdas.heads.angular import ConcentrationHead, Shape, sigmoid
+from wcdas.errors import unknown
+from wcdas.heads.angular import ConcentrationHead, Init, Scale, Shape, Start, sigmoid
 from wcdas.heads.functional import chunked, plain
 
+Engine = Literal["auto", "plain", "chunked", "fused", "fused-fast"]
 CHUNKED_FROM = 2_000  # classes; below, autograd is as fast and has second derivatives
 
 
@@ -20,6 +23,19 @@ class WCDASHead(ConcentrationHead):
     ρ near 1. From 2,000 classes on it has first derivatives only, and needs one matrix of
     batch × classes instead of eight.
 
+    Args:
+        in_features: length of a feature vector.
+        num_classes: number of classes.
+        init: where σ⁻¹(ρ) starts: a number, "he" or "xavier" (taken as a 1 × C matrix); by default
+            −1, ρ ≈ 0.27, and 0 with the paper's start.
+        scale: "trainable", or a number that stays fixed.
+        scale_init: where a trainable s starts, in place of where `start` has it.
+        per_class: one w_ρ for every class, or one for all of them.
+        start: "auto", where the head learns, or "paper".
+        engine: what computes `loss`: "plain" (autograd), "chunked", or on a GPU the kernels of
+            "fused" and "fused-fast"; "auto" is plain below 2,000 classes, and chunked from there
+            on. Predictions do not depend on it.
+
     Han, "Wrapped Cauchy Distributed Angular Softmax for Long-Tailed Visual Recognition", 2023.
 
     Example:
@@ -27,6 +43,22 @@ class WCDASHead(ConcentrationHead):
         >>> logits = head(torch.randn(8, 64))
         >>> loss = head.loss(torch.randn(8, 64), torch.arange(8))
     """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        init: Init | None = None,
+        scale: Scale = "trainable",
+        scale_init: float | None = None,
+        per_class: bool = True,
+        start: Start = "auto",
+        engine: Engine = "auto",
+    ) -> None:
+        if engine not in get_args(Engine):
+            raise unknown("engine", str(engine), get_args(Engine))
+        super().__init__(in_features, num_classes, init, scale, scale_init, per_class, start)
+        self.engine = engine
 
     @staticmethod
     def shape(w_rho: float) -> Shape:
@@ -48,7 +80,11 @@ class WCDASHead(ConcentrationHead):
     def losses(
         self, x: Tensor, labels: Tensor, label_smoothing: float, log_prior: Tensor | None
     ) -> Tensor:
-        kernel = plain if self.num_classes < CHUNKED_FROM else chunked
         weight, w_rho = self.weight.to(x.dtype), self._class_w_rho().to(x.dtype)
-        scale = self.scale.to(x.dtype)
-        return kernel.wcdas_losses(x, weight, w_rho, scale, labels, label_smoothing, log_prior)
+        given = x, weight, w_rho, self.scale.to(x.dtype), labels, label_smoothing, log_prior
+        engine = self.engine
+        if engine == "auto":
+            engine = "plain" if self.num_classes < CHUNKED_FROM else "chunked"
+        if engine == "plain":
+            return plain.wcdas_losses(*given)
+        return chunked.wcdas_losses(*given, engine)

@@ -17,6 +17,7 @@ from wcdas.data.loader import channel_statistics
 from wcdas.data.split import holdout
 from wcdas.errors import InputError, WorkError, explained, first_line
 from wcdas.heads import Head, ShardedWCDASHead, create_head
+from wcdas.heads.functional.fused import check_device
 from wcdas.methods.classifier import Classifier
 from wcdas.methods.method import Method, Parts
 from wcdas.processes import Ranks, spare_cores
@@ -108,6 +109,9 @@ def build_run(
     """Build and check everything that a run needs; nothing is written yet."""
     with seeded(stream(config.seed, Purpose.INITIAL)):
         backbone, model = _build_model(config, method, dataset)
+    if (engine := str(config.head.get("engine", "auto"))).startswith("fused"):
+        with explained("head: "):
+            check_device(engine, ranks.device)
     workers = spare_cores() if workers is None else workers
     size, channels = config.input_size, dataset.channels
     if backbone.mean is not None and backbone.std is not None:

@@ -51,6 +51,8 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
     counts, names = dataset.class_counts, dataset.class_names
     metrics = evaluate(logits, dataset.test.labels, counts, names)
     head, built = config.head_after(None)
+    options = config.head_options
+    options.pop("engine", None)  # a model predicts alike, whatever computed its loss
     plain = run.method.build_model is plain_model
     model, images = run.model, dataset
     mean, std = run.loading["mean"], run.loading["std"]
@@ -60,7 +62,7 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
     info = ModelInfo(
         backbone=config.backbone.name,
         head=head,
-        head_options=run.model.head.built_options() if built else config.head_options,
+        head_options=run.model.head.built_options() if built else options,
         class_names=names,
         class_counts=counts.tolist(),
         channels=images.channels,

@@ -1,1 +1,1 @@
-"""The mathematics of the heads: by autograd, in chunks, over processes."""
+"""The mathematics of the heads: by autograd, in chunks, in kernels for a GPU."""

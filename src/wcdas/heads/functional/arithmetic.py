@@ -84,3 +84,8 @@ def unit(vectors: Tensor) -> tuple[Tensor, Tensor]:
     zero = norm == 0
     direction = vectors.masked_fill(zero, 0) / norm.masked_fill(zero, 1)
     return direction, norm.squeeze(-1)
+
+
+def inverse(norm: Tensor) -> Tensor:
+    """1 / ‖v‖, and 0 for a zero vector."""
+    return torch.where(norm == 0, 0, 1 / norm)
