@@ -25,7 +25,8 @@ from wcdas.run.folder import RunFolder
 # What is written beside the model if no name is given; its suffix is the one a name must have.
 NAMES = {"onnx": "model.onnx", "torch": "model.pt2", "hub": "hub", "card": "MODEL_CARD.md"}
 METADATA_FILE, METADATA_FORMAT = "wcdas.json", 1
-CLASSES = 2**16  # whose logits are computed at a time, where only the top ones are wanted
+LARGEST = 3 * 2**29  # bytes of weights in an ONNX file; more go into one of their own
+CLASSES = 2**14  # whose logits are computed at a time, where only the top ones are wanted
 
 
 class Exported(NamedTuple):
@@ -109,7 +110,8 @@ def write_onnx(model: Model, path: Path, prior: str | None, top: int | None) -> 
             )
             assert program is not None
             program.model.metadata_props.update(metadata(model, prior, top))
-            program.save(str(path), external_data=False)
+            weights = sum(p.nbytes for p in model.classifier.parameters())
+            program.save(str(path), external_data=weights > LARGEST)
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     # The exporter fails in many ways, and its message is a page; the cause is in its first line.
     except Exception as error:
@@ -226,12 +228,15 @@ class ExportableTop(ExportableModel):
         best, classes, lse = [], [], []
         for cut, part in zip(self.cuts, self.parts, strict=True):
             z = part(x) / self.temperature + self.shift[cut]
-            values, found = z.topk(min(self.top, cut.stop - cut.start))
-            best.append(values)
-            classes.append(found + cut.start)
-            lse.append(z.logsumexp(1))
+            k = min(self.top, cut.stop - cut.start)
+            values, found = z.topk(k)
+            # In one tensor: then a runtime that chooses its own order is done with z all at once.
+            said = torch.cat([values, found.to(values), z.logsumexp(1, keepdim=True)], 1)
+            best.append(said[:, :k])
+            classes.append(said[:, k:-1].long() + cut.start)
+            lse.append(said[:, -1:])
         values, order = torch.cat(best, 1).topk(self.top)
-        probabilities = (values - torch.stack(lse, 1).logsumexp(1, keepdim=True)).exp()
+        probabilities = (values - torch.cat(lse, 1).logsumexp(1, keepdim=True)).exp()
         return probabilities, torch.cat(classes, 1).gather(1, order)
 
 
