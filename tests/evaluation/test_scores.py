@@ -1,10 +1,8 @@
 """What is said of logits some images and classes at a time is what the whole matrix says."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,18 +18,10 @@ from torch.utils._pytree import tree_leaves
 import wcdas
 from wcdas.errors import InputError
 from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.evaluation import scores as module
 from wcdas.evaluation.predictions import DEEPEST, most_probable, predictions
 from wcdas.evaluation.scores import Scores, as_scores, logits_of
 from wcdas.heads import Head, LinearHead
-
-
-@contextmanager
-def at_a_time(rows: int, classes: int) -> Iterator[None]:
-    """So many of them are computed together, and no matrix is kept."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ROWS": rows, "NUMBERS": rows * classes, "KEPT": -1}.items():
-            patch.setattr(f"wcdas.evaluation.scores.{name}", value)
-        yield
 
 
 def whole_numbers(head: Head) -> Head:
@@ -42,9 +32,32 @@ def whole_numbers(head: Head) -> Head:
     return head
 
 
+class Case(NamedTuple):
+    """Logits and labels; of the logits `rows` × `width` are computed at a time."""
+
+    head: Head
+    x: torch.Tensor
+    labels: torch.Tensor
+    temperature: float
+    shift: torch.Tensor
+    rows: int
+    width: int
+
+    @property
+    def scores(self) -> Scores:
+        return logits_of(self.head, self.x) / self.temperature + self.shift
+
+    @property
+    def z(self) -> np.ndarray:
+        """The matrix in float64."""
+        weight, bias = (p.detach().double().numpy() for p in (self.head.weight, self.head.bias))
+        z = (self.x.double().numpy() @ weight.T + bias) / self.temperature
+        return z + self.shift.double().numpy()
+
+
 @st.composite
-def cases(draw: Any) -> tuple[Scores, np.ndarray, torch.Tensor]:
-    """Logits some at a time, the same as float64, and labels; classes may be excluded."""
+def cases(draw: Any) -> Case:
+    """Some classes may be excluded."""
     images, classes = draw(st.integers(0, 7)), draw(st.integers(1, 9))
     torch.manual_seed(draw(st.integers(0, 10_000)))
     head, x = whole_numbers(LinearHead(3, classes)), torch.randint(-1, 2, (images, 3)).float()
@@ -52,11 +65,9 @@ def cases(draw: Any) -> tuple[Scores, np.ndarray, torch.Tensor]:
     offsets = st.sampled_from([0.0, 0.5, -math.inf])
     shift = torch.tensor(draw(st.lists(offsets, min_size=classes, max_size=classes)))
     shift[draw(st.integers(0, classes - 1))] = 0.0  # not all of them
-    with at_a_time(draw(st.integers(1, 4)), draw(st.integers(1, classes + 1))):
-        scores = logits_of(head, x) / temperature + shift
-    weight, bias = (p.detach().double().numpy() for p in (head.weight, head.bias))
-    matrix = (x.double().numpy() @ weight.T + bias) / temperature + shift.double().numpy()
-    return scores, matrix, torch.randint(classes, (images,))
+    labels = torch.randint(classes, (images,))
+    rows, width = draw(st.integers(1, 4)), draw(st.integers(1, classes + 1))
+    return Case(head, x, labels, temperature, shift, rows, width)
 
 
 def in_order(z: np.ndarray) -> np.ndarray:
@@ -65,12 +76,11 @@ def in_order(z: np.ndarray) -> np.ndarray:
 
 
 @settings(max_examples=300)
-@given(cases())
-def test_predictions(case):
-    scores, z, labels = case
-    p = predictions(scores, labels)
-    y = labels.numpy()
-    assert scores.shape == z.shape
+@given(case=cases())
+def test_predictions(case, at_a_time):
+    z, y = case.z, case.labels.numpy()
+    with at_a_time(case.rows, case.width):
+        p = predictions(case.scores, case.labels)
     assert p.predicted.tolist() == in_order(z)[:, 0].tolist()
     rank = (in_order(z) == y[:, None]).argmax(1)
     assert p.rank.tolist() == rank.clip(max=DEEPEST).tolist()
@@ -80,11 +90,12 @@ def test_predictions(case):
 
 
 @settings(max_examples=300)
-@given(cases(), st.integers(1, 12))
-def test_the_most_probable(case, k):
-    scores, z, _ = case
+@given(case=cases(), k=st.integers(1, 12))
+def test_the_most_probable(case, k, at_a_time):
+    z = case.z
     k = min(k, z.shape[1])
-    probabilities, classes = most_probable(scores, k)
+    with at_a_time(case.rows, case.width):
+        probabilities, classes = most_probable(case.scores, k)
     assert probabilities.shape == classes.shape == (len(z), k)
     np.testing.assert_array_equal(classes, in_order(z)[:, :k])
     expected = np.exp(np.take_along_axis(z, in_order(z)[:, :k], 1) - logsumexp(z, 1)[:, None])
@@ -92,8 +103,8 @@ def test_the_most_probable(case, k):
 
 
 @settings(max_examples=20)
-@given(st.integers(1, 5), st.integers(1, 8), st.integers(0, 10_000))
-def test_the_temperature(rows, width, seed):
+@given(rows=st.integers(1, 5), width=st.integers(1, 8), seed=st.integers(0, 10_000))
+def test_the_temperature(rows, width, seed, at_a_time):
     """Labels that are drawn from logits three times as cold."""
     torch.manual_seed(seed)
     head, x = LinearHead(4, 7), 4 * torch.randn(60, 4)
@@ -112,7 +123,7 @@ def test_the_temperature(rows, width, seed):
 
 
 @pytest.mark.parametrize("name", wcdas.list_heads())
-def test_every_head(name):
+def test_every_head(name, at_a_time):
     torch.manual_seed(0)
     head, x, labels = wcdas.create_head(name, 6, 11), torch.randn(23, 6), torch.arange(23) % 11
     counts = torch.arange(11) * 15
@@ -139,7 +150,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["linear", "wcdas", "gaussian-affinity"])
-def test_no_matrix_is_made(name):
+def test_no_matrix_is_made(name, at_a_time):
     images, classes = 90, 100
     torch.manual_seed(0)
     head, x = wcdas.create_head(name, 2, classes), torch.randn(images, 2)
@@ -155,7 +166,7 @@ def test_no_matrix_is_made(name):
     assert largest.numbers >= images * classes
 
 
-def test_few_logits_are_a_matrix():
+def test_few_logits_are_a_matrix(at_a_time):
     head, x = LinearHead(4, 5), torch.randn(6, 4)
     kept = logits_of(head, x)
     assert torch.equal(kept.inputs, head(x))
@@ -164,7 +175,7 @@ def test_few_logits_are_a_matrix():
         assert torch.equal(logits_of(head, x).inputs, x)
 
 
-def test_logits_that_depend_on_other_classes_are_computed_together():
+def test_logits_that_depend_on_other_classes_are_computed_together(at_a_time):
     head = wcdas.heads.oltr.OLTRHead(LinearHead(4, 6))
     head.fill_memory(torch.randn(12, 4), torch.arange(12) % 6)
     x, labels = torch.randn(9, 4), torch.arange(9) % 6
@@ -174,7 +185,7 @@ def test_logits_that_depend_on_other_classes_are_computed_together():
     torch.testing.assert_close(predictions(scores, labels).nll, predictions(head(x), labels).nll)
 
 
-def test_nan_is_an_input_error():
+def test_nan_is_an_input_error(at_a_time):
     head = LinearHead(2, 6)
     with torch.no_grad():
         head.weight[4, 0] = torch.nan
@@ -186,7 +197,7 @@ def test_nan_is_an_input_error():
             fit_temperature(logits_of(head, x), labels)
 
 
-def test_a_matrix_is_taken_in_rows():
+def test_a_matrix_is_taken_in_rows(at_a_time):
     z = torch.randn(9, 5)
     with at_a_time(2, 5):
         assert as_scores(z).rows == 2
@@ -200,16 +211,16 @@ def said(rank: int, world: int, folder: Path) -> None:
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world
     )
     torch.manual_seed(0)
+    module.ROWS, module.NUMBERS = 7, 21
     found = []
     for classes in (2, 20):  # of two classes a third process has none
         head, x = wcdas.ShardedWCDASHead(4, classes), torch.randn(30, 4)
         labels = torch.randint(classes, (30,), generator=torch.Generator().manual_seed(1))
         of_one = []
-        with at_a_time(7, 3):
-            for scores in (logits_of(head, x), logits_of(head.whole(), x)):
-                p = predictions(scores / 2.0, labels)
-                top = most_probable(scores + torch.arange(float(classes)), 2)
-                of_one.append((vars(p), top, fit_temperature(scores, labels)))
+        for scores in (logits_of(head, x), logits_of(head.whole(), x)):
+            p = predictions(scores / 2.0, labels)
+            top = most_probable(scores + torch.arange(float(classes)), 2)
+            of_one.append((vars(p), top, fit_temperature(scores, labels)))
         found.append(of_one)
     dist.destroy_process_group()
     torch.save(found, folder / f"{rank}.pt")
