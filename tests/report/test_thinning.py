@@ -33,14 +33,10 @@ def test_all_of_few_classes(many_classes, tmp_path):
 def test_classes_of_every_size_and_those_that_are_named(few_shown, many_classes):
     record = read_record(many_classes)
     shown = shown_classes(record)
-    assert MOST - 30 <= len([c for c in shown if c % 17 == 0]) <= MOST
-    assert shown == sorted(set(shown))
     named = {c for row in record.measured["map"]["rows"] for c in row[2:]}
-    named |= {
-        c for pair in record.measured["confusions"] for c in (pair["true"], pair["predicted"])
-    }
-    assert named <= set(shown)
-    assert set(range(0, 8142, 17)) | named == set(shown)  # the classes are in order of size
+    for pair in record.measured["confusions"]:
+        named |= {pair["true"], pair["predicted"]}
+    assert shown == sorted({*range(0, 8142, 17), *named})  # the classes are in order of size
 
 
 def test_a_page(few_shown, many_classes, tmp_path):
