@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,6 +158,20 @@ def browser(patience: int) -> Iterator[Any]:
         )
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="session")
+def at_a_time() -> Callable[[int, int], AbstractContextManager[None]]:
+    """`with at_a_time(rows, classes)`: logits are computed so many together, and never kept."""
+
+    @contextmanager
+    def patched(rows: int, classes: int) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {"ROWS": rows, "NUMBERS": rows * classes, "KEPT": -1}.items():
+                patch.setattr(f"wcdas.evaluation.scores.{name}", value)
+            yield
+
+    return patched
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ def test_a_link_to_a_pipe_is_a_pipe(tmp_path):
 def test_huge_files_are_refused_unread(tmp_path):
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(files.LARGEST + 1)
-    with pytest.raises(InputError, match="has 256 MB; expected at most 256"):
+    with pytest.raises(InputError, match="has 1,024 MB; expected at most 1,024"):
         read_json(tmp_path / "huge.json", dict)
 
 

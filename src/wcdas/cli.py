@@ -381,25 +381,30 @@ def export(
         Path | None, option("PATH", "The file or folder.  [default: beside the model]")
     ] = None,
     overwrite: Overwrite = False,
+    top: Annotated[
+        int | None,
+        whole_number("K", "Only the K most probable classes.  [default: all logits]"),
+    ] = None,
     prior: Prior = None,
 ) -> None:
     """Write a model for other programs, checked against PyTorch on real images.
 
-    onnx and torch give logits and probabilities and hold class names and
-    preprocessing; hub is a folder for huggingface_hub and timm; card is the
-    model card alone.
+    onnx and torch give logits and probabilities, with --top the most probable
+    classes alone, and hold class names and preprocessing; hub is a folder for
+    huggingface_hub and timm; card is the model card alone.
 
     \b
     Examples:
       wcdas export RUN
       wcdas export RUN --format torch --out model.pt2
       wcdas export RUN --prior uniform --overwrite
+      wcdas export RUN --top 5 --out top5.onnx
       wcdas export RUN --format hub --out my-model
     """
     from wcdas.deploy import export as export_run
 
     with console().status("exporting"):
-        done = export_run(run, form, out, prior=prior, overwrite=overwrite)
+        done = export_run(run, form, out, top=top, prior=prior, overwrite=overwrite)
     agrees = "" if done.difference is None else f", agrees with PyTorch to {done.difference:.0e}"
     console().print(f"{done.path}{agrees}")
 

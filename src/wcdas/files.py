@@ -16,7 +16,7 @@ from wcdas.errors import InputError
 from wcdas.shapes import check_shape
 
 LOCK = ".lock"
-LARGEST = 256 * 2**20  # bytes of a file that is text
+LARGEST = 2**30  # bytes of a file that is text
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

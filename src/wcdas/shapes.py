@@ -4,6 +4,7 @@ import dataclasses
 import math
 import types
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from wcdas.errors import InputError
@@ -59,11 +60,16 @@ def _check_table(value: object, hint: Any, where: str) -> None:
         fields = dataclasses.fields(hint)
         nothing = dataclasses.MISSING
         required = {f.name for f in fields if f.default is f.default_factory is nothing}
-    for key, inner in get_type_hints(hint).items():
+    for key, inner in _hints(hint).items():
         if key in table:
             check_shape(table[key], inner, f"{where}.{key}")
         elif key in required:
             raise InputError(f"{where} has no {key!r}")
+
+
+@cache
+def _hints(hint: Any) -> dict[str, Any]:
+    return get_type_hints(hint)
 
 
 def _items(value: object, where: str) -> Any:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -164,6 +165,77 @@ def test_a_class_mix_is_built_in(odd_run, every_kind, tmp_path):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
 
 
+TOP = ["wcdas", "wndas", "oltr"]
+
+
+@pytest.mark.parametrize(
+    "method", TOP + [pytest.param(name, marks=pytest.mark.slow) for name in MORE[1:] + METHODS]
+)
+def test_the_top_classes_alone(method, features, tmp_path, monkeypatch):
+    """Three classes at a time, where none depends on others, and then no tensor has them all."""
+    monkeypatch.setattr(exporting, "CLASSES", 3)
+    data = "digits-lt" if method == "oltr" else features
+    options = {"settings": {"epochs": 2}, "out": tmp_path / "run", "device": "cpu"}
+    run = wcdas.train(data, method, report=False, **options)
+    model = wcdas.load(run, device="cpu")
+    inputs = torch.randn(7, 1, 8, 8) if method == "oltr" else torch.rand(7, 64)
+    expected = model.logits(inputs).softmax(1).topk(2)
+    done = wcdas.export(run, top=2)
+    assert done.difference < 1e-5
+    program = torch.export.load(wcdas.export(run, "torch", top=2).path).module()
+    for values, classes in (run_onnx(done.path, inputs), program(inputs)):
+        torch.testing.assert_close(values, expected.values, rtol=1e-4, atol=1e-6)
+        assert classes.dtype == torch.int64
+        probabilities = model.logits(inputs).softmax(1)
+        torch.testing.assert_close(probabilities.gather(1, classes), values, rtol=1e-4, atol=1e-6)
+    graph = onnx.load(done.path).graph
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in graph.value_info]
+    assert len(shapes) > 30
+    assert ([0, 10] in shapes) == (not model.classifier.head.separable)
+
+
+def test_all_of_few_classes_on_top_and_none_that_is_excluded(quick_run, tmp_path, monkeypatch):
+    """Of the first four classes a whole part is excluded."""
+    monkeypatch.setattr(exporting, "CLASSES", 3)
+    mix = tmp_path / "mix.csv"
+    mix.write_text("0\n0\n0\n0\n1\n1\n1\n1\n1\n1\n")
+    inputs = torch.rand(5, 64)
+    expected = quick_run.model.logits(inputs, str(mix)).softmax(1).sort(1, descending=True)
+    for form, name in (("onnx", "m.onnx"), ("torch", "m.pt2")):
+        path = wcdas.export(quick_run, form, tmp_path / name, top=50, prior=str(mix)).path
+        program = torch.export.load(path).module() if form == "torch" else None
+        values, classes = program(inputs) if program else run_onnx(path, inputs)
+        torch.testing.assert_close(values, expected.values, rtol=1e-4, atol=1e-6)
+        assert torch.equal(classes[:, :6], expected.indices[:, :6])
+        assert torch.equal(classes.sort(1).values, torch.arange(10).expand(5, 10))
+
+
+def test_what_a_file_of_top_classes_says_about_itself(quick_run, tmp_path):
+    path = wcdas.export(quick_run, "onnx", tmp_path / "m.onnx", top=2).path
+    session = onnxruntime.InferenceSession(str(path))
+    said = json.loads(session.get_modelmeta().custom_metadata_map["outputs"])
+    assert list(said) == ["top_probabilities", "top_classes"]
+    assert [(o.name, o.shape) for o in session.get_outputs()] == [(n, ["batch", 2]) for n in said]
+
+
+def swapped(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The right probabilities with the classes of the lowest ones."""
+    return logits.softmax(1).topk(2).values, (-logits).topk(2).indices
+
+
+def cold(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    best = (1.01 * logits).softmax(1).topk(2)
+    return best.values, best.indices
+
+
+@pytest.mark.parametrize("wrong", [swapped, cold])
+def test_top_classes_that_disagree(quick_run, wrong):
+    """Also where all of them are improbable."""
+    model = wcdas.load(quick_run, device="cpu")
+    with pytest.raises(WorkError, match="does not agree with PyTorch: "):
+        agreement.largest_difference("it", model, None, lambda x: wrong(model.logits(x)))
+
+
 @pytest.mark.parametrize("method", ["wcdas", pytest.param("sade", marks=pytest.mark.slow)])
 def test_a_neck_is_part_of_the_file(method, features, tmp_path):
     settings = {"epochs": 1, "neck.name": "linear", "neck.features": 24}
@@ -253,6 +325,14 @@ def test_slips(odd_run, tmp_path, monkeypatch, refused, arguments, said):
     refused(said, wcdas.export, odd_run, *arguments)
     refused(said, wcdas.export, odd_run, *arguments, overwrite=True)
     refused("a prior is no part of the format hub", wcdas.export, odd_run, "hub", prior="train")
+    refused(
+        "a number of top classes is no part of the format card",
+        wcdas.export,
+        odd_run,
+        "card",
+        top=3,
+    )
+    refused("top is 0; expected 1 or more", wcdas.export, odd_run, top=0)
     refused("nowhere holds no trained model", wcdas.export, "nowhere", "onnx", "x.onnx")
 
 
@@ -285,6 +365,19 @@ def test_a_file_is_replaced_only_if_asked(quick_run, tmp_path, refused, form):
     assert wcdas.export(quick_run, form, out, overwrite=True).path == out
     assert out.read_bytes() != b"the last one"
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_weights_too_large_for_an_onnx_file_lie_beside_it(quick_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "LARGEST", 1000)
+    out = wcdas.export(quick_run, "onnx", tmp_path / "m.onnx").path
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in ("m.onnx", "m.onnx.data"):
+        (tmp_path / name).rename(moved / name)
+    inputs = torch.rand(5, 64)
+    logits = quick_run.model.logits(inputs)
+    torch.testing.assert_close(run_onnx(moved / out.name, inputs)[0], logits, rtol=1e-4, atol=1e-4)
 
 
 def test_the_command(quick_run, tmp_path, capfd):

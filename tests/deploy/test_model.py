@@ -133,3 +133,28 @@ def test_nothing_to_load(tmp_path):
     Path(tmp_path, "run.toml").write_text("")
     with pytest.raises(InputError, match="not finished; go on with: wcdas train"):
         wcdas.load(tmp_path)
+
+
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_the_top_classes(mixed_run, mixed_folder, k, at_a_time, tmp_path):
+    """Of few classes they are those of all probabilities; of many they are found some at a time."""
+    model = wcdas.load(mixed_run, device="cpu")
+    files = [mixed_folder / "test" / "china" / f"{i}.jpg" for i in (0, 2)]
+    mix = tmp_path / "mix.csv"
+    mix.write_text("roof,3\nchina,2\nflower,0\n")
+    for prior in (None, str(mix)):
+        best = model.predict(files, prior).sort(dim=1, descending=True, stable=True)
+        found = model.top(files, k, prior, batch=1)
+        with at_a_time(1, 2):
+            parts = model.top(files, k, prior)
+        torch.testing.assert_close(found[0], best.values[:, :k])
+        assert torch.equal(found[1], best.indices[:, :k])
+        torch.testing.assert_close(parts[0], found[0])
+        assert torch.equal(parts[1], found[1])
+
+
+def test_the_top_classes_of_nothing(mixed_run):
+    probabilities, classes = mixed_run.model.top([], 2)
+    assert probabilities.shape == classes.shape == (0, 2)
+    with pytest.raises(InputError, match="k is 0; expected a whole number of at least 1"):
+        mixed_run.model.top([], 0)

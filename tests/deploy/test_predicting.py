@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from PIL import Image
 
 import wcdas
 from wcdas import cli, usage
+from wcdas.deploy.predicting import write_predictions
 
 
 @pytest.fixture
@@ -41,6 +43,22 @@ def test_probabilities_are_those_of_the_model(odd_run, odd_names, every_kind):
         assert [g.probability for g in answer.top] == sorted(got.values(), reverse=True)
     counts = {guess.name: (guess.train_images, guess.group) for guess in answers[0].top}
     assert counts == dict(zip(odd_names, [(104, "many"), (24, "medium"), (6, "few")], strict=True))
+
+
+def test_classes_some_at_a_time(odd_run, every_kind, at_a_time, tmp_path):
+    """The same answers where the logits of all are never held."""
+    texts = []
+    for rows in (0, 2):
+        out = tmp_path / f"{rows}.jsonl"
+        with at_a_time(rows, 2) if rows else nullcontext():
+            write_predictions(odd_run, [every_kind], top=3, abstain=0.6, out=out, device="cpu")
+        texts.append([json.loads(line) for line in out.open()])
+    assert len(texts[0]) > 5
+    for kept, found in zip(*texts, strict=True):
+        assert found["answer"] == kept["answer"]
+        for one, other in zip(kept["top"], found["top"], strict=True):
+            assert other["class"] == one["class"]
+            assert other["probability"] == pytest.approx(one["probability"], abs=1e-5)
 
 
 def test_the_size_of_a_batch_and_bad_files_between_change_nothing(odd_run, every_kind, tmp_path):

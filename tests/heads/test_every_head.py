@@ -145,6 +145,23 @@ def test_permuting_classes_permutes_logits(name, order):
     torch.testing.assert_close(head(features, moved), expected)
 
 
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+@pytest.mark.parametrize("classes", [slice(0, 1), slice(1, 4), slice(4, 5)])
+def test_a_part_of_the_classes(name, options, classes):
+    head, features = head_of(name, **options), batch()[0]
+    assert head.separable
+    part = head.part(classes)
+    assert part.num_classes == len(range(5)[classes])
+    torch.testing.assert_close(part(features), head(features)[:, classes])
+    torch.testing.assert_close(part.cosine(features), head.cosine(features)[:, classes])
+    # It is a view: what changes in the head changes in it.
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.mul_(1.5)
+    torch.testing.assert_close(part(features), head(features)[:, classes])
+    assert head.num_classes == 5
+
+
 @pytest.mark.parametrize("name", ["cosine", "wcdas", "wndas", "t-vmf", "sphereface"])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_logits_rise_with_the_cosine(name, labelled):

@@ -90,3 +90,12 @@ def test_every_expert_is_imprinted_with_its_own_features(kind):
     for expert, part in zip(alone.experts, means.split(4, dim=1), strict=True):
         expert.imprint(part)
     assert head(X).equal(alone(X))
+
+
+def test_a_part_of_the_classes():
+    head, x = ExpertsHead([LinearHead(4, 6), WCDASHead(4, 6)]), torch.randn(5, 8)
+    head.expert_weights.copy_(torch.tensor([0.3, 0.7]))
+    part = head.part(slice(2, 5))
+    torch.testing.assert_close(part(x), head(x)[:, 2:5])
+    assert [expert.num_classes for expert in part.experts] == [3, 3]
+    assert part.experts[0].weight.data_ptr() == head.experts[0].weight[2:].data_ptr()

@@ -87,3 +87,8 @@ def test_few_classes_show_all_their_logits():
     assert head.double()(torch.randn(2, 8).double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
         assert head.float()(torch.randn(2, 8).bfloat16()).dtype == torch.float32
+
+
+def test_a_class_depends_on_the_others(head):
+    """By the routers, which look at the highest logits."""
+    assert not head.separable

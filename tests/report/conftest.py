@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 import wcdas
 from wcdas.data.dataset import Dataset, FeatureVectors
 from wcdas.evaluation import evaluate
+from wcdas.evaluation.predictions import predictions
 from wcdas.heads import WCDASHead
 from wcdas.report import report_on
 from wcdas.run.folder import RunFolder
@@ -89,7 +90,7 @@ def many_classes(digits_run: wcdas.Run, tmp_path_factory: pytest.TempPathFactory
     folder.write_metrics({"method": "wcdas", "dataset": "many", "temperature": 1.0} | metrics)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wcdas.report.measure.MAP_ITERATIONS", 250)
-        report_on(folder.path, head, features, logits, dataset)
+        report_on(folder.path, head, features, predictions(logits, labels), dataset)
     return folder.path
 
 

@@ -80,7 +80,8 @@ def test_every_head_is_measured(name):
     split = FeatureVectors(features, labels, "test")
     dataset = Dataset("d", ["a", "b", "c"], split, split, 0, 6, False, "")
     logits = head(features).detach()
-    found = measure(head, features, logits, dataset, evaluate(logits, labels, counts))
+    p = predictions(logits, labels)
+    found = measure(head, features, p, dataset, evaluate(logits, labels, counts))
     assert sum(found["angles"]["own"]["few"]) == 30
     assert (found["rho"] is None) == (name not in ("wcdas", "wndas"))
     json.dumps(found, allow_nan=False)

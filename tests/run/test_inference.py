@@ -71,7 +71,8 @@ def test_a_split_looked_at_in_batches_is_that_of_one_batch():
     for batch_size, form in zip([37, 4], formats, strict=True):
         model.float().to(memory_format=form)
         loader = EvalLoader(split, batch_size=batch_size, memory_format=form, **loading)
-        features, logits = predict_split(model, loader)
+        features, scores = predict_split(model, loader)
+        logits = scores.inputs
         assert not logits.requires_grad
         inputs = (pixels.double() / 255 - 0.5) / 0.25
         with torch.no_grad():

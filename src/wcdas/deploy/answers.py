@@ -11,6 +11,7 @@ from torch import Tensor
 from wcdas.data.images import needed_side, open_image
 from wcdas.deploy.model import Model
 from wcdas.errors import InputError
+from wcdas.evaluation.predictions import most_probable
 from wcdas.groups import group_names
 
 DIGITS = 6  # of a probability
@@ -81,7 +82,7 @@ class Answerer:
         check_wanted(top, abstain)
         self.model, self.prior, self.abstain = model, prior, abstain
         # Once: the file of a prior may be gone later.
-        self.shift = model.calibrated(torch.zeros(1, len(model.class_names)), prior)
+        self.shift = model.shift(prior)
         self.top = min(top, len(model.class_names))
         self.groups = group_names(torch.tensor(model.info.class_counts))
 
@@ -99,10 +100,8 @@ class Answerer:
     def answer(self, inputs: Tensor) -> Iterator[Answer]:
         """The answers to a batch of decoded images."""
         info = self.model.info
-        probabilities = (self.model.logits(inputs) + self.shift).softmax(1)
-        best = probabilities.sort(dim=1, descending=True, stable=True)
-        top = (part[:, : self.top].tolist() for part in (best.values, best.indices))
-        for values, classes in zip(*top, strict=True):
+        probabilities, best = most_probable(self.model.scores(inputs) + self.shift, self.top)
+        for values, classes in zip(probabilities.tolist(), best.tolist(), strict=True):
             guesses = [
                 Guess(info.class_names[c], p, self.groups[c], info.class_counts[c])
                 for p, c in zip(values, classes, strict=True)
@@ -110,7 +109,7 @@ class Answerer:
             yield Answer("", guesses, self.abstain is not None and values[0] < self.abstain)
 
 
-def check_wanted(top: int, abstain: float | None) -> None:
+def check_wanted(top: int, abstain: float | None = None) -> None:
     if top < 1:
         raise InputError(f"top is {top}; expected 1 or more")
     if abstain is not None and not 0 <= abstain <= 1:

@@ -20,6 +20,7 @@ from wcdas.errors import InputError
 from wcdas.evaluation.expert_aggregation import aggregate_experts
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.posthoc import adjust_logits, max_norm
+from wcdas.evaluation.scores import Scores, logits_of
 from wcdas.heads import LinearHead, TauNormHead
 from wcdas.heads.experts import ExpertsHead
 from wcdas.processes import Ranks
@@ -124,7 +125,7 @@ def evaluate_run(
 
 def _test_logits(
     model: Model, run: Path, dataset: Dataset, workers: int, console: Console | None
-) -> Tensor:
+) -> Scores:
     """Return the logits of the test images, of a frozen network by the features that are kept."""
     stored = RunFolder(run).read_run() if run.is_dir() else {}
     if not stored.get("frozen") or model.info.built_by_method:
@@ -138,7 +139,7 @@ def _test_logits(
     assert isinstance(frozen.test, FeatureVectors)
     vectors = frozen.test.vectors.to(model.device)
     with torch.no_grad():
-        return model.classifier.head(neck(vectors)).float().cpu()
+        return logits_of(model.classifier.head, neck(vectors))
 
 
 def _correct_weights(model: Model, correction: Correction) -> None:

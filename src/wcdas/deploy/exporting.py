@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import wcdas
 from wcdas.checks import need
 from wcdas.deploy.agreement import Outputs, largest_difference, quiet, sample_inputs
+from wcdas.deploy.answers import check_wanted
 from wcdas.deploy.card import model_card
 from wcdas.deploy.hub import write_hub_folder
 from wcdas.deploy.model import Model, Source, load, preprocessing
@@ -24,6 +25,8 @@ from wcdas.run.folder import RunFolder
 # What is written beside the model if no name is given; its suffix is the one a name must have.
 NAMES = {"onnx": "model.onnx", "torch": "model.pt2", "hub": "hub", "card": "MODEL_CARD.md"}
 METADATA_FILE, METADATA_FORMAT = "wcdas.json", 1
+LARGEST = 3 * 2**29  # bytes of weights in an ONNX file; more go into one of their own
+CLASSES = 2**14  # whose logits are computed at a time, where only the top ones are wanted
 
 
 class Exported(NamedTuple):
@@ -38,6 +41,7 @@ def export(
     form: str = "onnx",
     out: str | os.PathLike[str] | None = None,
     *,
+    top: int | None = None,
     prior: str | None = None,
     overwrite: bool = False,
 ) -> Exported:
@@ -50,6 +54,8 @@ def export(
         run: a run's folder, or its model file.
         form: "onnx", "torch", "hub" (a folder for huggingface_hub and timm) or "card".
         out: the file or folder; beside the model without it.
+        top: only so many classes, the most probable, with their probabilities, by ONNX and torch;
+            without it the logits and probabilities of all.
         prior: "uniform", "train" or a file: the class mix that ONNX and torch predict for.
         overwrite: replace a file that is there; a folder that is in use never is.
     """
@@ -57,8 +63,11 @@ def export(
         raise unknown("format", form, NAMES)
     if form == "onnx":
         need("export", "onnx", "onnxscript", "onnxruntime")
-    if prior is not None and form in ("hub", "card"):
-        raise InputError(f"a prior is no part of the format {form}; give it when predicting")
+    for what, given in (("a prior", prior), ("a number of top classes", top)):
+        if given is not None and form in ("hub", "card"):
+            raise InputError(f"{what} is no part of the format {form}; give it when predicting")
+    if top is not None:
+        check_wanted(top)
     folder = RunFolder(Path(run))
     beside = folder.path if folder.path.is_dir() else folder.path.parent
     path = beside / NAMES[form] if out is None else Path(out)
@@ -74,9 +83,9 @@ def export(
     difference = None
     with aside(path) as draft:
         if form == "onnx":
-            difference = write_onnx(model, draft, prior)
+            difference = write_onnx(model, draft, prior, top)
         elif form == "torch":
-            difference = write_torch(model, draft, prior)
+            difference = write_torch(model, draft, prior, top)
         elif form == "hub":
             difference = write_hub_folder(model, draft, metrics, table)
         else:
@@ -84,24 +93,25 @@ def export(
     return Exported(path, difference)
 
 
-def write_onnx(model: Model, path: Path, prior: str | None) -> float:
+def write_onnx(model: Model, path: Path, prior: str | None, top: int | None) -> float:
     """The largest difference of a probability to PyTorch's in ONNX Runtime."""
     import onnxruntime
 
     try:
         with quiet():
             program = torch.onnx.export(
-                ExportableModel(model, prior),
+                exportable(model, prior, top),
                 (sample_inputs(model)[:2],),
                 dynamo=True,
                 input_names=["images"],
-                output_names=["logits", "probabilities"],
+                output_names=list(described(top)),
                 dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
                 verbose=False,
             )
             assert program is not None
-            program.model.metadata_props.update(metadata(model, prior))
-            program.save(str(path), external_data=False)
+            program.model.metadata_props.update(metadata(model, prior, top))
+            weights = sum(p.nbytes for p in model.classifier.parameters())
+            program.save(str(path), external_data=weights > LARGEST)
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     # The exporter fails in many ways, and its message is a page; the cause is in its first line.
     except Exception as error:
@@ -111,19 +121,19 @@ def write_onnx(model: Model, path: Path, prior: str | None) -> float:
         ) from error
 
     def exported(inputs: Tensor) -> Outputs:
-        logits, probabilities = session.run(None, {"images": inputs.numpy()})
-        return torch.from_numpy(logits), torch.from_numpy(probabilities)
+        first, second = session.run(None, {"images": inputs.numpy()})
+        return torch.from_numpy(first), torch.from_numpy(second)
 
     return largest_difference("the ONNX model", model, prior, exported)
 
 
-def write_torch(model: Model, path: Path, prior: str | None) -> float:
+def write_torch(model: Model, path: Path, prior: str | None, top: int | None) -> float:
     """The largest difference of a probability to the model's, of the file loaded again."""
-    extra: dict[str, Any] = {METADATA_FILE: json.dumps(metadata(model, prior))}
+    extra: dict[str, Any] = {METADATA_FILE: json.dumps(metadata(model, prior, top))}
     try:
         with quiet():
             program = torch.export.export(
-                ExportableModel(model, prior),
+                exportable(model, prior, top),
                 (sample_inputs(model)[:2],),
                 dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
             )
@@ -136,21 +146,30 @@ def write_torch(model: Model, path: Path, prior: str | None) -> float:
     return largest_difference("the exported program", model, prior, loaded)
 
 
-def metadata(model: Model, prior: str | None) -> dict[str, str]:
+def described(top: int | None) -> dict[str, str]:
+    """The outputs by name, and what they are."""
+    if top is None:
+        return {
+            "logits": "over the temperature, moved to the prior",
+            "probabilities": "softmax of the logits",
+        }
+    return {
+        "top_probabilities": "those of the most probable classes, the best first",
+        "top_classes": "these classes, as places in class_names",
+    }
+
+
+def metadata(model: Model, prior: str | None, top: int | None) -> dict[str, str]:
     """Facts that a user of the file needs, as texts by name; lists and tables are JSON."""
     info = model.info
     target = None if prior is None else model.prior(prior).tolist()
-    said = {
-        "logits": "over the temperature, moved to the prior",
-        "probabilities": "softmax of the logits",
-    }
     return {
         "wcdas_format": str(METADATA_FORMAT),
         "wcdas_version": wcdas.__version__,
         "class_names": json.dumps(info.class_names),
         "class_counts": json.dumps(info.class_counts),
         "preprocessing": json.dumps(preprocessing(info)),
-        "outputs": json.dumps(said),
+        "outputs": json.dumps(described(top)),
         "temperature": json.dumps(info.temperature),
         "prior": json.dumps({"trained": info.prior, "predicts_for": target}),
         "method": info.method,
@@ -161,11 +180,13 @@ def metadata(model: Model, prior: str | None) -> dict[str, str]:
     }
 
 
-class ExportableModel(nn.Module):
-    """Preprocessed images → logits over the temperature, and probabilities, for a class mix.
+def exportable(model: Model, prior: str | None, top: int | None) -> nn.Module:
+    """One module without anything of training, for exporters to trace."""
+    return ExportableModel(model, prior) if top is None else ExportableTop(model, prior, top)
 
-    One module without anything of training, for exporters to trace.
-    """
+
+class ExportableModel(nn.Module):
+    """Preprocessed images → logits over the temperature, and probabilities, for a class mix."""
 
     temperature: Tensor
     shift: Tensor
@@ -179,18 +200,51 @@ class ExportableModel(nn.Module):
                     setattr(module, name, FixedWNDASHead(child))
         self.classifier.eval().requires_grad_(False)
         self.register_buffer("temperature", torch.tensor(model.info.temperature))
-        zeros = torch.zeros(1, len(model.class_names))
-        self.register_buffer("shift", model.calibrated(zeros, prior))
+        self.register_buffer("shift", model.shift(prior))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.classifier(images) / self.temperature + self.shift
         return logits, logits.softmax(1)
 
 
+class ExportableTop(ExportableModel):
+    """Preprocessed images → the probabilities of the most probable classes, and these.
+
+    Many classes are looked at some at a time, so that whoever runs it holds no logits of them all.
+    """
+
+    def __init__(self, model: Model, prior: str | None, top: int) -> None:
+        super().__init__(model, prior)
+        head = self.classifier.head
+        classes = head.num_classes
+        width = CLASSES if head.separable else classes
+        self.cuts = [slice(at, min(at + width, classes)) for at in range(0, classes, width)]
+        self.parts = nn.ModuleList(head.part(cut) for cut in self.cuts)
+        self.top = min(top, classes)
+        del self.classifier.head  # its weights are those of the parts
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.classifier.features(images)
+        best, classes, lse = [], [], []
+        for cut, part in zip(self.cuts, self.parts, strict=True):
+            z = part(x) / self.temperature + self.shift[cut]
+            k = min(self.top, cut.stop - cut.start)
+            values, found = z.topk(k)
+            # In one tensor: then a runtime that chooses its own order is done with z all at once.
+            said = torch.cat([values, found.to(values), z.logsumexp(1, keepdim=True)], 1)
+            best.append(said[:, :k])
+            classes.append(said[:, k:-1].long() + cut.start)
+            lse.append(said[:, -1:])
+        values, order = torch.cat(best, 1).topk(self.top)
+        probabilities = (values - torch.cat(lse, 1).logsumexp(1, keepdim=True)).exp()
+        return probabilities, torch.cat(classes, 1).gather(1, order)
+
+
 class FixedWNDASHead(AngularHead):
     """A trained WNDAS head whose κ are numbers: the Bessel functions that give them are not among
     the operators of ONNX."""
 
+    of_classes = ("weight", "kappa", "log_normaliser")
     kappa: Tensor
     log_normaliser: Tensor
 

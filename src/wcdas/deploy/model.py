@@ -1,7 +1,7 @@
 """A trained model, ready to predict images and datasets."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from PIL import Image
 from rich.console import Console
 from torch import Tensor
 
+from wcdas.checks import check_whole
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset, FeatureVectors, Split
 from wcdas.data.images import (
@@ -27,8 +28,10 @@ from wcdas.data.images import (
 from wcdas.data.loader import EvalLoader
 from wcdas.data.sources import open_data
 from wcdas.errors import InputError
-from wcdas.evaluation.posthoc import shift_prior
+from wcdas.evaluation.posthoc import Logits, shift_prior
+from wcdas.evaluation.predictions import most_probable
 from wcdas.evaluation.prior import read_prior
+from wcdas.evaluation.scores import Scores, as_scores, is_kept, logits_of
 from wcdas.processes import choose_device
 from wcdas.run.console import ImageProgress
 from wcdas.run.folder import RunFolder, trained_model
@@ -93,21 +96,35 @@ class Model:
 
     def logits(self, inputs: Tensor, prior: str | None = None) -> Tensor:
         """Logits of preprocessed inputs over the temperature, for another class prior if given."""
-        parts = inputs.split(self.batch_size)
-        several = in_threads(self._logits, parts, self.device)
-        found = torch.cat(list(several)) if len(parts) > 1 else self._logits(inputs)
-        return self.calibrated(found, prior)
+        return self.calibrated(self._looked_at(inputs, self.classifier), prior)
 
-    @torch.no_grad()
-    def _logits(self, inputs: Tensor) -> Tensor:
-        inputs = inputs.to(self.device)
-        if inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=self.memory_format)
-        return self.classifier(inputs).float().cpu()
+    def scores(self, inputs: Tensor) -> Scores:
+        """The same, where they are many computed when they are asked for."""
+        head = self.classifier.head
+        if is_kept(head, len(inputs)):
+            return as_scores(self.logits(inputs))
+        return self.calibrated(logits_of(head, self._looked_at(inputs, self.classifier.features)))
+
+    def _looked_at(self, inputs: Tensor, network: Callable[[Tensor], Tensor]) -> Tensor:
+        """What a network says of preprocessed inputs, in batches."""
+
+        @torch.no_grad()
+        def look(batch: Tensor) -> Tensor:
+            batch = batch.to(self.device)
+            if batch.dim() == 4:
+                batch = batch.contiguous(memory_format=self.memory_format)
+            return network(batch).float().cpu()
+
+        parts = inputs.split(self.batch_size)
+        return (
+            torch.cat(list(in_threads(look, parts, self.device)))
+            if len(parts) > 1
+            else look(inputs)
+        )
 
     def calibrated(
-        self, logits: Tensor, prior: str | None = None, temperature: float | None = None
-    ) -> Tensor:
+        self, logits: Logits, prior: str | None = None, temperature: float | None = None
+    ) -> Logits:
         """Logits over the temperature, moved from the prior of training to another one."""
         logits = logits / (temperature or self.info.temperature)
         if prior is None:
@@ -136,21 +153,53 @@ class Model:
             prior: "uniform", "train" or a file: the class mix to predict for.
             batch: images at a time.
         """
+        shift = self.shift(prior)
+        parts = [self.logits(inputs) + shift for inputs in self._batches(images, batch)]
+        return torch.cat(parts).softmax(1) if parts else torch.zeros(0, len(self.class_names))
+
+    def top(
+        self,
+        images: ImageSource | Sequence[ImageSource] | Tensor,
+        k: int = 5,
+        prior: str | None = None,
+        batch: int = 64,
+    ) -> tuple[Tensor, Tensor]:
+        """The probabilities of the k most probable classes of every image, and these classes, the
+        best first, both (images, k). Of a million classes the others are not kept.
+
+        Args:
+            images: as for `predict`.
+            k: how many; all classes where there are fewer.
+            prior: as for `predict`.
+            batch: images at a time.
+        """
+        check_whole("k", k)
+        k, shift = min(k, len(self.class_names)), self.shift(prior)
+        parts = [
+            most_probable(self.scores(inputs) + shift, k) for inputs in self._batches(images, batch)
+        ]
+        if not parts:
+            return torch.zeros(0, k), torch.zeros(0, k, dtype=torch.int64)
+        probabilities, classes = map(torch.cat, zip(*parts, strict=True))
+        return probabilities, classes
+
+    def shift(self, prior: str | None) -> Tensor:
+        """What is added to the logits for another class prior, (classes,)."""
+        return self.calibrated(torch.zeros(1, len(self.class_names)), prior)[0]
+
+    def _batches(
+        self, images: ImageSource | Sequence[ImageSource] | Tensor, batch: int
+    ) -> Iterator[Tensor]:
         if isinstance(images, (str, os.PathLike, Image.Image)):
             images = [images]
         if isinstance(images, np.ndarray):
             raise InputError(self._expected(images))
-        # Once: the prior may be a file.
-        shift = self.calibrated(torch.zeros(1, len(self.class_names)), prior)
-        parts = []
         for at in range(0, len(images), batch):
             some = images[at : at + batch]
             if isinstance(some, Tensor):
-                inputs = self._vectors(some)
+                yield self._vectors(some)
             else:
-                inputs = torch.stack([self.preprocess(image) for image in some])
-            parts.append(self.logits(inputs) + shift)
-        return torch.cat(parts).softmax(1) if parts else torch.zeros(0, len(self.class_names))
+                yield torch.stack([self.preprocess(image) for image in some])
 
     def _expected(self, given: object) -> str:
         """Say what the model takes in place of what it was given."""
@@ -215,7 +264,8 @@ def dataset_for(
         )
     if dataset.class_names == own:
         return dataset
-    index = torch.tensor([own.index(name) for name in dataset.class_names])
+    place = {name: index for index, name in enumerate(own)}
+    index = torch.tensor([place[name] for name in dataset.class_names])
     train, test = (
         replace(split, labels=index[split.labels])  # type: ignore[type-var]
         for split in (dataset.train, dataset.test)
@@ -229,7 +279,7 @@ def run_split(
     workers: int,
     console: Console | None = None,
     what: str = "evaluating",
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Scores]:
     """(features, uncalibrated logits) of every image, on the CPU; a console shows how many are
     done."""
     options = loader_options(model) | {"batch_size": model.batch_size, "workers": workers}

@@ -41,15 +41,16 @@ def check_folder(path: Path) -> None:
 
 @contextmanager
 def aside(path: Path) -> Iterator[Path]:
-    """A name beside the path that takes its place when all went well, and is gone otherwise."""
-    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    """The same name in a folder beside the path. What is written there takes its place when all
+    went well, and is gone otherwise."""
+    folder = path.with_name(f".{path.stem}.{os.getpid()}")
+    folder.mkdir()
     try:
-        yield beside
-        beside.replace(path)
+        yield folder / path.name
+        for written in sorted(folder.iterdir(), reverse=True):  # weights before what names them
+            written.replace(path.with_name(written.name))
     finally:
-        if beside.is_dir():
-            shutil.rmtree(beside)
-        beside.unlink(missing_ok=True)
+        shutil.rmtree(folder)
 
 
 def _check_parent(path: Path) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from wcdas.checks import check_labels
 from wcdas.errors import InputError
-from wcdas.evaluation.predictions import check_logits, chunks
+from wcdas.evaluation.predictions import own_logits
+from wcdas.evaluation.scores import Scores, Summary, as_scores
 
 BINS = 15
 FEWEST = 10  # images that a temperature is fitted on; of fewer, one more would turn it over
@@ -50,21 +52,21 @@ def reliability_bins(confidence: Tensor, correct: Tensor, bins: int = BINS) -> l
     ]
 
 
-def fit_temperature(logits: Tensor, labels: Tensor, lowest: float = LOWEST) -> float:
+def fit_temperature(logits: Tensor | Scores, labels: Tensor, lowest: float = LOWEST) -> float:
     """T in [lowest, 20] for which softmax(z/T) has the least negative log-likelihood.
 
     The likelihood is concave in β = 1/T, so the sign of its slope, Σ (Σ_j p_j z_j − z_y), tells
     on which side the best β lies: bisection on log β. Fit it on images that were not trained on.
     """
-    check_logits(logits, labels)
-    if not logits.isfinite().all():
-        raise InputError("logits contain infinity; fit the temperature before excluding classes")
+    scores = as_scores(logits)
+    check_labels(labels, *scores.shape)
     if len(labels) == 0:
         return 1.0
+    own = _own(scores, labels.to(scores.device).long())
     low, high = math.log(1 / HIGHEST), math.log(1 / lowest)
     for _ in range(24):
         middle = (low + high) / 2
-        if slope(logits, labels, math.exp(middle)) > 0:
+        if slope(scores, own, math.exp(middle)) > 0:
             high = middle
         else:
             low = middle
@@ -76,10 +78,34 @@ def was_fitted(held_out: int, temperature: float) -> bool:
     return held_out >= FEWEST or temperature != 1
 
 
-def slope(logits: Tensor, labels: Tensor, beta: float) -> float:
-    """d/dβ of the negative log-likelihood of softmax(β z)."""
-    total = 0.0
-    for z, y in chunks(logits, labels):
-        excess = z - z.gather(1, y.unsqueeze(1))
-        total += float(((beta * excess).softmax(dim=1) * excess).sum(1, dtype=torch.float64).sum())
-    return total
+def slope(scores: Scores, own: Tensor, beta: float) -> float:
+    """d/dβ of the negative log-likelihood of softmax(β z); `own` are the true classes' z."""
+
+    def of_part(z: Tensor, rows: slice, classes: slice) -> Summary:
+        excess = z - own[rows].unsqueeze(1)
+        scaled = beta * excess
+        mean = (scaled.softmax(dim=1) * excess).sum(1, dtype=torch.float64)
+        return mean, scaled.logsumexp(1)
+
+    def merged(one: Summary, other: Summary) -> Summary:
+        lse = torch.logaddexp(one[1], other[1])
+        return one[0] * (one[1] - lse).exp() + other[0] * (other[1] - lse).exp(), lse
+
+    return float(scores.summary(of_part, merged)[0].sum())
+
+
+def _own(scores: Scores, labels: Tensor) -> Tensor:
+    """z of every image's true class, if all z are finite."""
+
+    def of_part(z: Tensor, rows: slice, classes: slice) -> Summary:
+        return own_logits(z, labels[rows], classes), z.isfinite().all(1)
+
+    def merged(one: Summary, other: Summary) -> Summary:
+        return torch.maximum(one[0], other[0]), one[1] & other[1]
+
+    own, finite = scores.summary(of_part, merged)
+    if not finite.all():
+        raise InputError(
+            "logits contain NaN or infinity; fit the temperature before excluding classes"
+        )
+    return own.to(scores.device)

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from wcdas.errors import InputError
 from wcdas.evaluation.calibration import expected_calibration_error
-from wcdas.evaluation.predictions import predictions
+from wcdas.evaluation.predictions import DEEPEST, Predictions, predictions
+from wcdas.evaluation.scores import Scores
 from wcdas.groups import group_means, group_sizes
 
 
 def evaluate(
-    logits: Tensor,
+    logits: Tensor | Scores,
     labels: Tensor,
     class_counts: Sequence[int] | Tensor,
     class_names: Sequence[str] | None = None,
@@ -43,7 +44,14 @@ def evaluate(
         )
     if class_names is not None and len(class_names) != num_classes:
         raise InputError(f"{len(class_names)} class names for {num_classes} classes")
-    p = predictions(logits, labels)
+    return metrics_of(predictions(logits, labels), labels, class_counts, class_names)
+
+
+def metrics_of(
+    p: Predictions, labels: Tensor, class_counts: Tensor, class_names: Sequence[str] | None
+) -> dict[str, Any]:
+    """The same, of predictions."""
+    num_classes = len(class_counts)
     labels = labels.cpu().long()
     correct = p.rank == 0
 
@@ -68,7 +76,7 @@ def evaluate(
         "headline": "top1" if balanced else "balanced_accuracy",
         "test_is_balanced": balanced,
         "top1": mean(correct),
-        "top5": mean(p.rank < min(5, num_classes)),
+        "top5": mean(p.rank < min(DEEPEST, num_classes)),
         "balanced_accuracy": mean(recall[present]),
         **group_means(recall, class_counts),
         "group_classes": group_sizes(class_counts),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -9,9 +10,12 @@ from torch import Tensor
 from wcdas.errors import InputError
 from wcdas.evaluation.metrics import evaluate
 from wcdas.evaluation.prior import as_prior
+from wcdas.evaluation.scores import Scores
+
+Logits = TypeVar("Logits", Tensor, Scores)
 
 
-def shift_prior(logits: Tensor, from_prior: Tensor, to_prior: Tensor) -> Tensor:
+def shift_prior(logits: Logits, from_prior: Tensor, to_prior: Tensor) -> Logits:
     """z_j + log π_to(j) − log π_from(j): what the logits would be under another class prior.
 
     Bayes' rule, p(j|x) ∝ p(x|j) π(j), where z are log-probabilities under `from_prior`. Divide by
@@ -28,10 +32,10 @@ def shift_prior(logits: Tensor, from_prior: Tensor, to_prior: Tensor) -> Tensor:
         raise InputError(
             f"the prior the logits were trained under is 0 for class {missing}; expected above 0"
         )
-    return logits + (target.log() - source.log()).to(logits)
+    return logits + (target.log() - source.log()).to(logits.device, logits.dtype)
 
 
-def adjust_logits(logits: Tensor, class_counts: Sequence[int] | Tensor, tau: float = 1.0) -> Tensor:
+def adjust_logits(logits: Logits, class_counts: Sequence[int] | Tensor, tau: float = 1.0) -> Logits:
     """z_j − τ log π_j, π_j = n_j/N: logit adjustment after training.
 
     Menon et al., 2020 (arXiv:2007.07314). τ = 1 is `shift_prior` from training to uniform, up to
@@ -40,7 +44,7 @@ def adjust_logits(logits: Tensor, class_counts: Sequence[int] | Tensor, tau: flo
     prior = as_prior(torch.as_tensor(class_counts), logits.shape[-1], "class_counts")
     if (prior == 0).any():
         raise InputError("logit adjustment needs a training image of every class")
-    return logits - tau * prior.log().to(logits)
+    return logits + -tau * prior.log().to(logits.device, logits.dtype)
 
 
 def max_norm(weight: Tensor, limit: float) -> Tensor:
@@ -53,7 +57,9 @@ def max_norm(weight: Tensor, limit: float) -> Tensor:
     return weight.renorm(p=2, dim=0, maxnorm=limit)
 
 
-def choose(values: Iterable[float], logits_of: Callable[[float], Tensor], labels: Tensor) -> float:
+def choose(
+    values: Iterable[float], logits_of: Callable[[float], Tensor | Scores], labels: Tensor
+) -> float:
     """The middle of the values (of τ, of a limit) that are best on held-out images.
 
     Those are best whose balanced accuracy is within a standard error of the highest one, p:

@@ -72,9 +72,9 @@ def in_label_order(
     for name in class_names:
         if name not in by_name:
             raise InputError(f"prior file {given!r} lacks class {name!r}; expected every class")
-    for name in by_name:
-        if name not in set(class_names):
-            raise InputError(f"prior file {given!r} names {name!r}, which is not a class")
+    if unknown := by_name.keys() - set(class_names):
+        first = next(name for name in by_name if name in unknown)
+        raise InputError(f"prior file {given!r} names {first!r}, which is not a class")
     return [by_name[name] for name in class_names]
 
 

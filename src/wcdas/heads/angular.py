@@ -193,6 +193,7 @@ class ConcentrationHead(AngularHead):
     """
 
     concentration_names: tuple[str, ...] = ("w_scale", "w_rho")
+    of_classes: tuple[str, ...] = ("weight", "w_rho")
     concentration_unit: Tensor
 
     def __init__(

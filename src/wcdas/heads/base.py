@@ -1,6 +1,7 @@
 """The base of all heads: features in, logits out, softmax cross-entropy on them."""
 
 import math
+from copy import deepcopy
 from typing import Any, Self
 
 import torch
@@ -27,12 +28,16 @@ class Head(nn.Module):
 
     `has_margin` says that the loss is taken of other logits than `forward` gives without labels,
     `needs_linear` that the head is made of a trained linear one, and `concentration_names` are the
-    parameters that may have a weight decay of their own.
+    parameters that may have a weight decay of their own. `of_classes` are the parameters and
+    buffers with a row for every class; `separable` says that the logits of a class, without labels,
+    depend on no row but its own.
     """
 
     has_margin: bool = False
     needs_linear: bool = False
+    separable: bool = True
     concentration_names: tuple[str, ...] = ()
+    of_classes: tuple[str, ...] = ("weight",)
 
     def __init__(self, in_features: int, num_classes: int) -> None:
         super().__init__()
@@ -142,6 +147,22 @@ class Head(nn.Module):
         (arXiv:1712.07136), where c stays in.
         """
         point(self.weight, off_axis(means))
+
+    def part(self, classes: slice) -> Self:
+        """The head of some of its classes, to predict with; it shares the memory of this one."""
+        shared: dict[int, Any] = {id(t): t for t in (*self.parameters(), *self.buffers())}
+        heads = [module for module in self.modules() if isinstance(module, Head)]
+        for head in heads:
+            tensors = (getattr(head, name, None) for name in head.of_classes)
+            for t in (t for t in tensors if t is not None and len(t) == head.num_classes):
+                rows = t.detach()[classes]
+                is_parameter = isinstance(t, nn.Parameter)
+                shared[id(t)] = nn.Parameter(rows, False) if is_parameter else rows
+        part = deepcopy(self, shared)
+        for module in part.modules():
+            if isinstance(module, Head):
+                module.num_classes = len(range(self.num_classes)[classes])
+        return part
 
     def built_options(self) -> dict[str, Any]:
         """The options that build a head of this shape, to load its weights into."""

@@ -27,6 +27,7 @@ class ExpertsHead(Head):
         (torch.Size([8, 10]), torch.Size([3, 8, 10]))
     """
 
+    of_classes: tuple[str, ...] = ()  # those of the experts are
     experts: Any
     expert_weights: Tensor
 
@@ -82,6 +83,7 @@ class RoutedExpertsHead(ExpertsHead):
     (arXiv:2010.01809).
     """
 
+    separable = False
     threshold: Tensor
 
     def __init__(self, heads: Sequence[Head], top: int = 30) -> None:

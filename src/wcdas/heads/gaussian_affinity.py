@@ -35,6 +35,7 @@ class GaussianAffinityHead(Head):
         >>> affinities = head(torch.randn(8, 64)).exp()
     """
 
+    of_classes = ("weight", "others")
     feature_scale: Tensor
     scale_is_set: Tensor
     others: nn.Parameter | None

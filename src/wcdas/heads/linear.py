@@ -18,6 +18,8 @@ class LinearHead(Head):
         >>> logits = LinearHead(in_features=64, num_classes=100)(torch.randn(8, 64))
     """
 
+    of_classes: tuple[str, ...] = ("weight", "bias")
+
     def __init__(self, in_features: int, num_classes: int, bias: bool = True) -> None:
         super().__init__(in_features, num_classes)
         if bias:
@@ -80,6 +82,8 @@ class LWSHead(RescaledHead):
         >>> head = LWSHead.from_linear(LinearHead(64, 100, bias=False))
         >>> loss = head.loss(torch.randn(8, 64), torch.arange(8))
     """
+
+    of_classes = ("weight", "bias", "class_scale")
 
     def __init__(self, in_features: int, num_classes: int, bias: bool = False) -> None:
         super().__init__(in_features, num_classes, bias)

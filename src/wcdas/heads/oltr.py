@@ -52,6 +52,8 @@ class OLTRHead(Head):
     """
 
     SCALE, REACH = 16.0, 10.0
+    separable = False
+    of_classes = ("weight", "memory")
 
     def __init__(self, hallucinator: Head) -> None:
         super().__init__(hallucinator.in_features, hallucinator.num_classes)

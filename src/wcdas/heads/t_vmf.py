@@ -29,6 +29,7 @@ class TvMFHead(AngularHead):
     """
 
     concentration_names: tuple[str, ...] = ("w_scale", "w_kappa")
+    of_classes = ("weight", "w_kappa", "fixed_kappa")
     fixed_kappa: Tensor
 
     def __init__(

@@ -8,9 +8,8 @@ tails have none, so here they are held out of training, one of the smallest clas
 middle of the values that these cannot tell from the best one.
 """
 
-from torch import Tensor
-
 from wcdas.evaluation.posthoc import choose
+from wcdas.evaluation.scores import Scores, logits_of
 from wcdas.heads import TauNormHead
 from wcdas.heads.oltr import class_means
 from wcdas.methods.classifier import Classifier
@@ -25,11 +24,10 @@ def choose_tau(model: Classifier, start: StageStart) -> None:
     if not isinstance(head, TauNormHead):
         return
     features, labels = start.held_out()
-    x = features.to(head.weight)
 
-    def logits(tau: float) -> Tensor:
+    def logits(tau: float) -> Scores:
         head.tau.fill_(tau)
-        return head(x).cpu()
+        return logits_of(head, features)
 
     head.tau.fill_(choose(TAUS, logits, labels))
 

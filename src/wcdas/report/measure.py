@@ -12,7 +12,8 @@ from torchvision.transforms.functional import to_pil_image
 from wcdas.data.dataset import ArrayImages, Dataset, Split, StoredImages
 from wcdas.errors import InputError
 from wcdas.evaluation.calibration import reliability_bins
-from wcdas.evaluation.predictions import Predictions, predictions
+from wcdas.evaluation.predictions import Predictions, own_logits
+from wcdas.evaluation.scores import Summary, scores_of
 from wcdas.groups import groups
 from wcdas.heads import Head
 from wcdas.heads.angular import ConcentrationHead
@@ -68,7 +69,7 @@ class Measured(TypedDict):
 
 
 FORMAT = 1
-ANGLE_BINS, ROWS = 36, 1024  # bins of five degrees; features at a time
+ANGLE_BINS = 36  # of five degrees
 CONFUSIONS, EXAMPLES = 12, 4
 SIDE, EXACT = 96, 40  # of a thumbnail; up to EXACT pixels nothing is lost
 MAP_IMAGES, MAP_ITERATIONS, MAP_SIDE = 2_000, 400, 1_000
@@ -77,12 +78,11 @@ SAME = 1e-6  # directions that differ by less in every coordinate
 
 
 def measure(
-    head: Head, features: Tensor, logits: Tensor, dataset: Dataset, metrics: dict[str, Any]
+    head: Head, features: Tensor, p: Predictions, dataset: Dataset, metrics: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the contents of report.json, from the features and the calibrated logits of the test
-    images on the CPU and what `evaluate` made of them."""
+    """Return the contents of report.json, from the features and the calibrated predictions of the
+    test images on the CPU and what `evaluate` made of them."""
     labels = dataset.test.labels.cpu()
-    p = predictions(logits, labels)
     return {
         "format": FORMAT,
         "rho": class_concentrations(head),
@@ -118,15 +118,21 @@ def angle_histograms(
     classes = len(class_counts)
     if head.weight.shape != (classes, features.shape[1]) or classes < 2 or len(labels) == 0:
         return None
-    own, other = [], []
-    for x, y in zip(features.split(ROWS), labels.unsqueeze(1).split(ROWS), strict=True):
-        cosine = head.cosine(x.to(head.weight.device)).float().cpu()
-        own.append(cosine.gather(1, y).squeeze(1))
-        other.append(cosine.scatter(1, y, -torch.inf).amax(1))
+    y = labels.to(head.weight.device)
+
+    def of_part(cosine: Tensor, rows: slice, classes: slice) -> Summary:
+        index = torch.arange(classes.start, classes.stop, device=cosine.device)
+        others = cosine.masked_fill(index == y[rows].unsqueeze(1), -torch.inf)
+        return own_logits(cosine, y[rows], classes), others.amax(1)
+
+    def merged(one: Summary, other: Summary) -> Summary:
+        return tuple(torch.maximum(*pair) for pair in zip(one, other, strict=True))
+
+    own, other = scores_of(head, features, lambda part, x: part.cosine(x)).summary(of_part, merged)
     masks = {name: mask[labels] for name, mask in groups(class_counts).items()}
     found: dict[str, Any] = {}
     for which, cosines in {"own": own, "other": other}.items():
-        degrees = torch.cat(cosines).clamp(-1, 1).acos().rad2deg()
+        degrees = cosines.clamp(-1, 1).acos().rad2deg()
         if not degrees.isfinite().all():
             return None
         found[which] = {name: _histogram(degrees[mask]) for name, mask in masks.items()}

@@ -38,6 +38,7 @@ from wcdas.report.charts import (
 from wcdas.report.facts import MEASURED, facts_of
 from wcdas.report.figures import write_figures
 from wcdas.report.record import Record
+from wcdas.report.thinning import shown_classes, thinned, thinned_columns
 
 TEMPLATES = Path(__file__).parent / "templates"
 LIBRARY = "echarts.common.min.js"  # Apache ECharts 6.1.0, Apache-2.0, as published on npm
@@ -49,14 +50,16 @@ def write_page(path: Path, record: Record, figures: bool) -> None:
     baseline = find_baseline(record)
     beside = {"softmax (linear)": baseline} if baseline else {}
     settings = {key: value for key, value in record.run.items() if key != "info"}
-    columns = _first_columns(record) + _run_columns(record)
+    names, shown = record.class_names, shown_classes(record)
+    columns = thinned_columns(_first_columns(record) + _run_columns(record), shown, names)
     map_rows = record.measured["map"]["rows"] if record.measured["map"] else []
     _write(
         path,
         "run.html",
-        run_charts(record),
-        {"runs": 1, "classes": record.class_names, "columns": columns},
+        thinned(run_charts(record), shown),
+        {"runs": 1, "classes": [names[c] for c in shown], "columns": columns},
         figures,
+        shown=len(shown),
         title=f"{record.data} · {record.method}",
         warnings=record.warnings,
         runs=beside | {record.method: record},
@@ -81,13 +84,19 @@ def write_comparison(path: Path, records: Sequence[Record], figures: bool) -> No
     runs = told_apart(records)
     classes = [(record.class_names, record.class_counts) for record in records]
     same_classes = all(one == classes[0] for one in classes)
+    names, shown = records[0].class_names, shown_classes(records[0])
     columns = _first_columns(records[0]) + (_compared_columns(runs) if same_classes else [])
     _write(
         path,
         "comparison.html",
-        compared_charts(runs, same_classes),
-        {"runs": len(runs), "classes": records[0].class_names, "columns": columns},
+        thinned(compared_charts(runs, same_classes), shown),
+        {
+            "runs": len(runs),
+            "classes": [names[c] for c in shown],
+            "columns": thinned_columns(columns, shown, names),
+        },
         figures,
+        shown=len(shown),
         title=f"{' · '.join(dict.fromkeys(r.data for r in records))}: {', '.join(runs)}",
         warnings=[f"{name}: {text}" for name, run in runs.items() for text in run.warnings],
         runs=runs,

@@ -11,6 +11,7 @@ from wcdas.deploy import load
 from wcdas.deploy.model import Source, dataset_for, run_split
 from wcdas.deploy.output import check_new
 from wcdas.errors import InputError
+from wcdas.evaluation.predictions import Predictions, predictions
 from wcdas.heads import Head
 from wcdas.report.measure import measure
 from wcdas.report.page import write_comparison, write_page
@@ -22,10 +23,12 @@ PAGE = "report.html"
 MOST = 10  # runs on a page, as many as there are colours
 
 
-def report_on(folder: Path, head: Head, features: Tensor, logits: Tensor, dataset: Dataset) -> Path:
+def report_on(
+    folder: Path, head: Head, features: Tensor, found: Predictions, dataset: Dataset
+) -> Path:
     """At the end of a run, measure its test outputs once and write its page."""
     metrics = RunFolder(folder).read_metrics()
-    write_measured(folder, measure(head, features, logits, dataset, metrics))
+    write_measured(folder, measure(head, features, found, dataset, metrics))
     return write_report(folder)
 
 
@@ -102,4 +105,5 @@ def _measured_again(folder: Path) -> dict[str, Any]:
     dataset = dataset_for(model, folder, None, {})
     features, logits = run_split(model, dataset.test, workers=0)
     metrics = RunFolder(folder).read_metrics()
-    return measure(model.classifier.head, features, model.calibrated(logits), dataset, metrics)
+    found = predictions(model.calibrated(logits), dataset.test.labels)
+    return measure(model.classifier.head, features, found, dataset, metrics)

@@ -5,8 +5,11 @@ from typing import NamedTuple
 from torch import Tensor
 
 from wcdas.backbones import merge_adapters
-from wcdas.evaluation import evaluate, fit_temperature
+from wcdas.evaluation import fit_temperature
 from wcdas.evaluation.calibration import FEWEST
+from wcdas.evaluation.metrics import metrics_of
+from wcdas.evaluation.predictions import Predictions, predictions
+from wcdas.evaluation.scores import Scores
 from wcdas.heads import Head, ShardedWCDASHead
 from wcdas.methods.method import plain_model
 from wcdas.processes import device_name
@@ -20,14 +23,14 @@ LOWEST_TEMPERATURE = 1.0
 
 
 class Outputs(NamedTuple):
-    """A trained head and its test images; the logits are divided by the temperature."""
+    """A trained head, and features and calibrated predictions of its test images."""
 
     head: Head
     features: Tensor
-    logits: Tensor
+    predictions: Predictions
 
 
-def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | None:
+def finish(run: TrainingRun, seen: tuple[Tensor, Scores] | None) -> Outputs | None:
     """Fit the temperature, measure the last epoch, write the model; only the main process gets
     the outputs.
 
@@ -43,13 +46,13 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
     if len(held_out) >= FEWEST:
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
     features, logits = seen or predict(run, run.test_images)
-    logits = logits / temperature
+    found = predictions(logits / temperature, dataset.test.labels)
     if isinstance(run.model.head, ShardedWCDASHead):
         run.model.head = run.model.head.whole()
     if not run.ranks.is_main:
         return None
     counts, names = dataset.class_counts, dataset.class_names
-    metrics = evaluate(logits, dataset.test.labels, counts, names)
+    metrics = metrics_of(found, dataset.test.labels, counts, names)
     head, built = config.head_after(None)
     options = config.head_options
     options.pop("engine", None)  # a model predicts alike, whatever computed its loss
@@ -88,6 +91,6 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Tensor] | None) -> Outputs | No
         "temperature": temperature,
         "held_out": len(held_out),  # images that it was fitted on, if they were enough
     }
-    run.folder.write_predictions(dataset.test.labels, logits.argmax(dim=1))
+    run.folder.write_predictions(dataset.test.labels, found.predicted)
     run.folder.write_metrics(facts | metrics)
-    return Outputs(run.model.head, features, logits)
+    return Outputs(run.model.head, features, found)

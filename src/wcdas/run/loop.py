@@ -12,6 +12,7 @@ from torch import Tensor
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import WorkError, explained, first_line
 from wcdas.evaluation import evaluate
+from wcdas.evaluation.scores import Scores
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads import ShardedWCDASHead
 from wcdas.heads.angular import AngularHead, ConcentrationHead
@@ -75,10 +76,10 @@ class Loop:
         self.interrupt = interrupt or Interrupt()
         self.steps = self.epochs = 0  # done in all stages together
         self.saved_at = time.monotonic()
-        self.seen: tuple[Tensor, Tensor] | None = None  # features and logits of the test images
+        self.seen: tuple[Tensor, Scores] | None = None  # features and logits of the test images
         self.eager = ""  # why the step of the present stage is no CUDA graph, where it should be
 
-    def train(self) -> tuple[Tensor, Tensor] | None:
+    def train(self) -> tuple[Tensor, Scores] | None:
         """Train from the beginning, or from the last checkpoint in the folder; return features and
         logits of the test images, where the last that was done was to look at them."""
         run, optimizer = self.run, None
@@ -201,12 +202,12 @@ class Loop:
         try:
             with stage.averaged(), self._stopped_at_once(), self.phases("evaluation"):
                 self.seen = predict(self.run, self.run.test_images, self._stop_together)
+                dataset = self.run.dataset
+                counts, names = dataset.class_counts, dataset.class_names
+                metrics = evaluate(self.seen[1], dataset.test.labels, counts, names)
         except KeyboardInterrupt as stop:
             self._save(stage, epoch, stage.steps)
             raise stopped(self.run.folder.path, number_of(stop)) from None
-        dataset = self.run.dataset
-        counts, names = dataset.class_counts, dataset.class_names
-        metrics = evaluate(self.seen[1], dataset.test.labels, counts, names)
         return {key: metrics[key] for key in SHOWN}
 
     def _stopped_at_once(self) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Logits and features of whole splits."""
+"""Features and logits of whole splits."""
 
 from collections.abc import Callable
 
@@ -7,15 +7,13 @@ from torch import Tensor
 
 from wcdas.data.dataset import Split
 from wcdas.data.loader import Batch, EvalLoader
-from wcdas.heads import ShardedWCDASHead
+from wcdas.evaluation.scores import Scores, as_scores, is_kept, logits_of
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
 from wcdas.run.build import TrainingRun
 from wcdas.run.inference import images_at_a_time, in_threads
 
 Between = Callable[[], object]
-
-ROWS = 1024  # whose logits processes compute together, each those of its classes
 
 DIVERGED = (
     "the network's outputs became NaN or infinite on images that it is not trained on; "
@@ -28,25 +26,25 @@ def predict_split(
     loader: EvalLoader,
     join: Callable[[Tensor], Tensor] = lambda rows: rows,
     between: Between = lambda: None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Scores]:
     """Return (features, logits) of every image in file order, float32 on the CPU.
 
     Of several processes that read parts of a split, `join` gathers the rows, and all of them call
     `between` after the same batches.
     """
     head = model.head
-    sharded = isinstance(head, ShardedWCDASHead)
+    keeps = is_kept(head, len(loader.labels))
     was_training = model.training
     model.eval()
-    device = head.weight.device
+    device = next(head.parameters()).device
     indices = [torch.zeros(0, dtype=torch.int64, device=device)]  # a process may have no image
     features = [torch.zeros(0, head.in_features, device=device)]
-    logits = [torch.zeros(0, 0 if sharded else head.num_classes, device=device)]
+    logits = [torch.zeros(0, head.num_classes if keeps else 0, device=device)]
 
     @torch.no_grad()
     def look(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         x = model.features(batch.inputs)
-        return batch.indices, x.float(), x[:, :0] if sharded else head(x).float()
+        return batch.indices, x.float(), head(x).float() if keeps else x[:, :0]
 
     for number, rows in enumerate(in_threads(look, loader, device), 1):
         for kept, new in zip((indices, features, logits), rows, strict=True):
@@ -55,21 +53,17 @@ def predict_split(
             between()
     order = join(torch.cat(indices)).cpu().argsort()
     x, z = (join(torch.cat(rows)).cpu()[order] for rows in (features, logits))
-    if isinstance(head, ShardedWCDASHead):
-        with torch.no_grad():
-            parts = [head.logits_of_all(part.to(device)).cpu() for part in x.split(ROWS)]
-        z = torch.cat([torch.zeros(0, head.num_classes), *parts])
     model.train(was_training)
-    return x, z
+    return x, as_scores(z) if keeps else logits_of(head, x)
 
 
 def predict(
     run: TrainingRun, split: Split, between: Between = lambda: None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Scores]:
     """Return (features, logits) of a split by a run's model as it is."""
     if len(split) == 0:
         head = run.model.head
-        return torch.zeros(0, head.in_features), torch.zeros(0, head.num_classes)
+        return torch.zeros(0, head.in_features), as_scores(torch.zeros(0, head.num_classes))
     share_buffers(run.model)
     size = run.config.evaluated_at
     batch_size = images_at_a_time(size, run.ranks.device)
@@ -82,7 +76,7 @@ def predict(
         raise run.failure(DIVERGED) from None
     finally:
         loader.close()
-    if not logits.isfinite().all():
+    if not logits.inputs.isfinite().all():
         raise run.failure(DIVERGED)
     return features, logits
 
