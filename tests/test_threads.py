@@ -53,14 +53,14 @@ def test_as_many_as_cores_are_free(machine, cores, quota, expected):
 
 def test_tiny_images_have_one(machine):
     machine([IDLE] * 4)
-    assert threads.choose_threads(tiny=8)[0] == 1
+    assert threads.choose_threads("8 pixels")[0] == 1
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE"])
 def test_whoever_sets_them_is_heeded(machine, monkeypatch, name):
     machine([BUSY] * 4)
     monkeypatch.setenv(name, "4")
-    assert threads.choose_threads(tiny=8) == (4, "")
+    assert threads.choose_threads("8 pixels") == (4, "")
 
 
 def test_a_number_that_was_set_in_python_is_kept(machine, monkeypatch):
@@ -90,7 +90,7 @@ def test_a_resumed_run_keeps_its_threads(tmp_path, monkeypatch):
     settings = {"epochs": 1, "backbone.name": "resnet8"}
     monkeypatch.setattr("wcdas.api.finish", stopped)
     with monkeypatch.context() as patch:
-        patch.setattr("wcdas.api.threads_for", lambda config, kind: (2, ""))
+        patch.setattr("wcdas.api.threads_for", lambda config, kind, classes: (2, ""))
         with pytest.raises(WorkError, match="stopped"):
             wcdas.train("digits-lt", "softmax", settings=settings, **options)
     run = tomllib.loads((tmp_path / "run/run.toml").read_text("utf-8"))

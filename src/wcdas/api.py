@@ -164,7 +164,7 @@ def train(
         run_name = f"{name}-{config.method}-s{config.seed}"
         # By the first process, before it makes the folder.
         folder = RunFolder(agreed(here, lambda: _chosen_folder(out, run_name)))
-        count, why = threads_for(config, here.device.type)
+        count, why = threads_for(config, here.device.type, dataset.num_classes)
         notes += [why] if why else []
         seen = seen_by(config, dataset)
         _train(config, seen, folder, here, around, count, request.given, notes)
@@ -253,7 +253,7 @@ def sweep(
     apart = in_processes(parallel, device, one)
     # Most notes are of the data, so that all methods have the same.
     notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
-    count, why = threads_for(configs[plan.methods[0]], chosen.type)
+    count, why = threads_for(configs[plan.methods[0]], chosen.type, dataset.num_classes)
     if count is not None:
         count = folder.threads(plan) or max(1, count // parallel)
     notes |= {why: None} if why else {}
@@ -384,6 +384,7 @@ def _train(
     one whose folder says what it is. `features` are those of a frozen network, where they are
     computed already.
     """
+    present = torch.get_num_threads()
     with (
         failures_explained(folder.path),
         _deterministic(config.deterministic),
@@ -411,7 +412,7 @@ def _train(
         alone = locked(folder.path, WAIT) if here.is_main else nullcontext()
         with alone, nothing_left_behind(folder, created), stopped_with_others():
             if features is None and isinstance(trained_on, FrozenDataset):
-                with phases("features"):
+                with phases("features"), with_threads(present):  # which look at images apart
                     compute_features(trained_on, here, workers, console)
             if created:
                 folder.create(table)

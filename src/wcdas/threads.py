@@ -20,18 +20,17 @@ SET_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")  # the last by tor
 OVERRULE = "OMP_NUM_THREADS=N before the command sets another number"
 
 
-def choose_threads(tiny: int = 0) -> tuple[int, str]:
+def choose_threads(short: str = "") -> tuple[int, str]:
     """Return a number of threads, and why it is that; without words where somebody chose it.
 
     Args:
-        tiny: the pixels of images so small that a step on one core is over before several have
-            agreed; 0 for larger ones.
+        short: what the steps are of, where one core has done them before several have agreed.
     """
     present = torch.get_num_threads()
     if any(os.environ.get(name) for name in SET_BY) or present not in _defaults():
         return present, ""
-    if tiny:
-        return 1, f"threads: 1, since steps on {tiny} pixels gain nothing from more; {OVERRULE}"
+    if short:
+        return 1, f"threads: 1, since steps on {short} gain nothing from more; {OVERRULE}"
     free = free_cores()
     count = max(1, min(present, math.floor(free + 1 - NEARLY)))
     return count, f"threads: {count}, since {free:.1f} of {present} cores are free; {OVERRULE}"

@@ -1,5 +1,7 @@
 """What is decided for data, device and weights where nobody said otherwise."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -41,6 +43,26 @@ def weights(monkeypatch):
 
 
 FILE = {"backbone.name": "resnet18", "backbone.weights": "file.pth"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "side", "classes", "expected"),
+    [
+        (FILE | {"frozen": True, "batch_size": 16}, 64, 12, "a few feature vectors"),
+        (FILE | {"frozen": True, "batch_size": 128}, 64, 100, ""),
+        (FILE | {"frozen": False}, 64, 12, ""),
+        ({"backbone.weights": ""}, 8, 12, "8 pixels"),
+        ({"backbone.weights": ""}, 64, 12, ""),
+    ],
+)
+def test_short_steps_have_one_thread(settings, side, classes, expected, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setattr(module, "choose_threads", lambda short: (1, short))
+    config, _ = decided(side, settings)
+    if side == 8:
+        config = replace(config, input_size=8)
+    assert module.threads_for(config, "cpu", classes) == (1, expected)
+    assert module.threads_for(config, "cuda", classes) == (None, "")
 
 
 @pytest.mark.parametrize(

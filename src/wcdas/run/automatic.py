@@ -32,6 +32,7 @@ LEAST = {"cpu": 128, "cuda": 160}  # pixels that a pretrained network sees, and 
 NEARER = {"cpu": 1.0, "cuda": 1.25}  # times an image's own side that it is seen at
 SMALLEST_CROP = 0.35  # of the area of an image that a pretrained network is fine-tuned on
 TINY = 24  # pixels; images below are too coarse for a network that has seen photographs
+FEW_LOGITS = 2**12  # of a batch of feature vectors; up to here one core does a step alone
 FROM_SCRATCH = "resnet32"
 PRETRAINED = {"cpu": ["tf_efficientnet_lite0"], "cuda": ["resnet50", "tf_efficientnet_lite2"]}
 # Images of 224 pixels that a small network learns from in a minute on two cores. What takes longer
@@ -42,12 +43,17 @@ PASSES_A_MINUTE, PASSES_ON_A_CPU = 900, 27_000
 OWN_OF_METHODS: Table = {"wcdas-prior": {"stages": {"representation": {"prior": 1.25}}}}
 
 
-def threads_for(config: Config, device: str) -> tuple[int | None, str]:
+def threads_for(config: Config, device: str, num_classes: int) -> tuple[int | None, str]:
     """Return how many threads a run computes with on a CPU, and why; a GPU has no use for any."""
     if device != "cpu" or "WORLD_SIZE" in os.environ:
         return None, ""
-    tiny = 0 < config.input_size < TINY and not config.frozen
-    return choose_threads(config.input_size if tiny else 0)
+    short = ""
+    if config.frozen or not config.input_size:
+        logits = num_classes * max(stage.batch_size for stage in config.stages.values())
+        short = "a few feature vectors" if logits < FEW_LOGITS else ""
+    elif config.input_size < TINY:
+        short = f"{config.input_size} pixels"
+    return choose_threads(short)
 
 
 def fine_tuning(backbone: str, images: int) -> Table:
