@@ -362,6 +362,8 @@ def _resume(
         notes = []
         if count not in (None, torch.get_num_threads()):
             notes = [f"threads: {count}, as when the run began, for the same numbers"]
+        if not folder.has_checkpoint:
+            notes += ["there is no checkpoint yet, so the run starts over"]
         _train(config, dataset, folder, here, around, threads=count, notes=notes)
     return Run(folder.path)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe
+from wcdas.processes import count
 from wcdas.run.folder import RunFolder
 from wcdas.run.schedule import planned
 from wcdas.run.spec import Config, Stage
@@ -66,6 +67,7 @@ def announce(
         f"{device}",
         *([f"  weights: {weights}{learning}"] if weights else []),
         *([f"  teacher: {config.teacher}, {_share(config)}"] if config.teacher else []),
+        *([f"  classes: {_spread(config)}"] if config.sharded else []),
         *(_described(config, name, stage) for name, stage in planned(config.stages)),
         f"run folder: {folder.path}",
     )
@@ -74,6 +76,11 @@ def announce(
 def _share(config: Config) -> str:
     weight, temperature = config.teacher_weight, config.teacher_temperature
     return f"weight {weight:g} at temperature {temperature:g}"
+
+
+def _spread(config: Config) -> str:
+    drawn = f", {100 * config.negatives:g} % of them drawn in a step" * (config.negatives < 1)
+    return f"spread over {count()} process{'es' * (count() > 1)}{drawn}"
 
 
 def _described(config: Config, name: str, stage: Stage) -> str:

@@ -58,6 +58,10 @@ class RunFolder:
         return self._run.exists()
 
     @property
+    def has_checkpoint(self) -> bool:
+        return any(self.checkpoints.glob("*"))
+
+    @property
     def is_finished(self) -> bool:
         """Whether it has a result; one that is damaged is made again by going on."""
         try:
@@ -316,8 +320,9 @@ def nothing_left_behind(folder: RunFolder, created: bool) -> Iterator[None]:
     try:
         yield
     except (InputError, InterruptedRunError, KeyboardInterrupt) as error:
-        begun = any(folder.checkpoints.glob("*"))
-        begun = begun or (isinstance(error, KeyboardInterrupt) and folder.epochs_logged > 0)
+        begun = folder.has_checkpoint or (
+            isinstance(error, KeyboardInterrupt) and folder.epochs_logged > 0
+        )
         if created and not begun:
             shutil.rmtree(folder.path, ignore_errors=True)
         elif isinstance(error, KeyboardInterrupt):

@@ -88,6 +88,7 @@ class Loop:
         if state is not None:
             with self._fits():
                 check_shape(state, Place, "it")
+                self._tell_place(state)
         first = state["stage"] if state else 0
         if run.ranks.is_main:
             run.folder.failure.unlink(missing_ok=True)
@@ -105,6 +106,12 @@ class Loop:
             if stop := self._stop_of_all():
                 raise stopped(run.folder.path, stop)
         return self.seen
+
+    def _tell_place(self, state: dict[str, Any]) -> None:
+        name, stage = self.run.stages[state["stage"]]
+        inside = " and some steps" * bool(state["step"])
+        told = f"going on after epoch {state['epoch']} of {stage.epochs}{inside}, stage {name}"
+        tell(self.console, told)
 
     def _fits(self) -> AbstractContextManager[None]:
         """The block is about a checkpoint that should be this run's."""
