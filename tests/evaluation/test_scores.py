@@ -1,6 +1,7 @@
 """What is said of logits some images and classes at a time is what the whole matrix says."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +196,14 @@ def test_nan_is_an_input_error(at_a_time):
             predictions(logits_of(head, x), labels)
         with pytest.raises(InputError, match="NaN or infinity"):
             fit_temperature(logits_of(head, x), labels)
+
+
+def test_between_the_rows_of_a_time_others_are_asked(at_a_time):
+    asked = []
+    with at_a_time(4, 2):
+        scores = logits_of(LinearHead(3, 5), torch.randn(9, 3)) / 2.0
+    predictions(replace(scores, between=lambda: asked.append(1)), torch.zeros(9).long())
+    assert len(asked) == 3
 
 
 def test_a_matrix_is_taken_in_rows(at_a_time):

@@ -63,8 +63,9 @@ def test_before_training_nothing_is_left(number, train, tmp_path):
     "function",
     [
         "wcdas.run.loop.predict",
+        pytest.param("wcdas.run.loop.predictions", marks=pytest.mark.slow),
         pytest.param("wcdas.run.finish.fit_temperature", marks=pytest.mark.slow),
-        pytest.param("wcdas.run.finish.evaluate", marks=pytest.mark.slow),
+        pytest.param("wcdas.run.finish.metrics_of", marks=pytest.mark.slow),
         "wcdas.run.finish.save_model",
     ],
 )

@@ -30,6 +30,7 @@ class Scores:
         rows: of inputs at a time.
         device: where they are computed.
         spread: whether other processes have other classes; then all have to ask together.
+        between: called after the rows of a time.
     """
 
     inputs: Tensor
@@ -38,6 +39,7 @@ class Scores:
     rows: int
     device: torch.device
     spread: bool = False
+    between: Callable[[], object] = lambda: None
 
     dtype = torch.float32
 
@@ -81,6 +83,7 @@ class Scores:
             x = self.inputs[rows].to(self.device)
             said = (of_part(part(x).float(), rows, classes) for classes, part in self.parts)
             blocks.append(reduce(merged, said))
+            self.between()
         whole: Summary = tuple(map(torch.cat, zip(*blocks, strict=True)))
         if self.spread:
             every = zip(*(of_all(column[None]).unbind(0) for column in whole), strict=True)

@@ -9,14 +9,13 @@ from wcdas.evaluation import fit_temperature
 from wcdas.evaluation.calibration import FEWEST
 from wcdas.evaluation.metrics import metrics_of
 from wcdas.evaluation.predictions import Predictions, predictions
-from wcdas.evaluation.scores import Scores
 from wcdas.heads import Head, ShardedWCDASHead
 from wcdas.methods.method import plain_model
 from wcdas.processes import device_name
 from wcdas.run.build import TrainingRun
 from wcdas.run.frozen import FrozenDataset
 from wcdas.run.model_file import ModelInfo, save_model
-from wcdas.run.prediction import predict
+from wcdas.run.prediction import Seen, predict
 
 # Held-out images are of the larger classes; they cannot vouch for more confidence in the others.
 LOWEST_TEMPERATURE = 1.0
@@ -30,13 +29,13 @@ class Outputs(NamedTuple):
     predictions: Predictions
 
 
-def finish(run: TrainingRun, seen: tuple[Tensor, Scores] | None) -> Outputs | None:
+def finish(run: TrainingRun, seen: Seen | None) -> Outputs | None:
     """Fit the temperature, measure the last epoch, write the model; only the main process gets
     the outputs.
 
-    `seen` are features and logits of the test images by the model as it is, where there are some.
+    `seen` is what the model as it is saw of the test images, where it looked at them.
     """
-    config, dataset = run.config, run.dataset
+    config, dataset, labels = run.config, run.dataset, run.dataset.test.labels
     if config.backbone.lora:  # which rounds
         merge_adapters(run.model.backbone)
         seen = None
@@ -45,14 +44,17 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Scores] | None) -> Outputs | No
     temperature = 1.0
     if len(held_out) >= FEWEST:
         temperature = fit_temperature(held_out_logits, held_out.labels, LOWEST_TEMPERATURE)
-    features, logits = seen or predict(run, run.test_images)
-    found = predictions(logits / temperature, dataset.test.labels)
+    features, logits = seen[:2] if seen else predict(run, run.test_images)
+    if seen and temperature == 1:
+        found = seen.predictions
+    else:
+        found = predictions(logits / temperature, labels)
     if isinstance(run.model.head, ShardedWCDASHead):
         run.model.head = run.model.head.whole()
     if not run.ranks.is_main:
         return None
     counts, names = dataset.class_counts, dataset.class_names
-    metrics = metrics_of(found, dataset.test.labels, counts, names)
+    metrics = metrics_of(found, labels, counts, names)
     head, built = config.head_after(None)
     options = config.head_options
     options.pop("engine", None)  # a model predicts alike, whatever computed its loss
@@ -91,6 +93,6 @@ def finish(run: TrainingRun, seen: tuple[Tensor, Scores] | None) -> Outputs | No
         "temperature": temperature,
         "held_out": len(held_out),  # images that it was fitted on, if they were enough
     }
-    run.folder.write_predictions(dataset.test.labels, found.predicted)
+    run.folder.write_predictions(labels, found.predicted)
     run.folder.write_metrics(facts | metrics)
     return Outputs(run.model.head, features, found)

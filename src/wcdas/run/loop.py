@@ -7,12 +7,11 @@ from typing import Any, TypedDict
 
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from wcdas.data.samplers import MetaSampler
 from wcdas.errors import WorkError, explained, first_line
-from wcdas.evaluation import evaluate
-from wcdas.evaluation.scores import Scores
+from wcdas.evaluation.metrics import metrics_of
+from wcdas.evaluation.predictions import predictions
 from wcdas.groups import GROUPS, group_means
 from wcdas.heads import ShardedWCDASHead
 from wcdas.heads.angular import AngularHead, ConcentrationHead
@@ -27,7 +26,7 @@ from wcdas.run.diagnosis import BOUND, diagnose
 from wcdas.run.folder import stopped
 from wcdas.run.graph import StepGraph, capture_step
 from wcdas.run.phases import Phases
-from wcdas.run.prediction import predict
+from wcdas.run.prediction import Seen, predict
 from wcdas.run.stage import StageTraining, enter_stage, set_values
 from wcdas.shapes import check_shape
 
@@ -76,12 +75,12 @@ class Loop:
         self.interrupt = interrupt or Interrupt()
         self.steps = self.epochs = 0  # done in all stages together
         self.saved_at = time.monotonic()
-        self.seen: tuple[Tensor, Scores] | None = None  # features and logits of the test images
+        self.seen: Seen | None = None
         self.eager = ""  # why the step of the present stage is no CUDA graph, where it should be
 
-    def train(self) -> tuple[Tensor, Scores] | None:
-        """Train from the beginning, or from the last checkpoint in the folder; return features and
-        logits of the test images, where the last that was done was to look at them."""
+    def train(self) -> Seen | None:
+        """Train from the beginning, or from the last checkpoint in the folder; return what was seen
+        of the test images, where the last that was done was to look at them."""
         run, optimizer = self.run, None
         told = partial(warn, self.console) if run.ranks.is_main else lambda _: None
         state = checkpoint.load_latest(run.folder.checkpoints, told)
@@ -206,15 +205,17 @@ class Loop:
 
     def _measured(self, stage: StageTraining, epoch: int) -> Facts:
         """Measure after the steps of an epoch; a run stopped meanwhile goes on from here."""
+        dataset = self.run.dataset
+        labels = dataset.test.labels
         try:
             with stage.averaged(), self._stopped_at_once(), self.phases("evaluation"):
-                self.seen = predict(self.run, self.run.test_images, self._stop_together)
-                dataset = self.run.dataset
-                counts, names = dataset.class_counts, dataset.class_names
-                metrics = evaluate(self.seen[1], dataset.test.labels, counts, names)
+                features, logits = predict(self.run, self.run.test_images, self._stop_together)
+                self.seen = Seen(features, logits, predictions(logits, labels))
         except KeyboardInterrupt as stop:
             self._save(stage, epoch, stage.steps)
             raise stopped(self.run.folder.path, number_of(stop)) from None
+        counts, names = dataset.class_counts, dataset.class_names
+        metrics = metrics_of(self.seen.predictions, labels, counts, names)
         return {key: metrics[key] for key in SHOWN}
 
     def _stopped_at_once(self) -> AbstractContextManager[None]:

@@ -1,12 +1,15 @@
 """Features and logits of whole splits."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from wcdas.data.dataset import Split
 from wcdas.data.loader import Batch, EvalLoader
+from wcdas.evaluation.predictions import Predictions
 from wcdas.evaluation.scores import Scores, as_scores, is_kept, logits_of
 from wcdas.methods.classifier import Classifier
 from wcdas.processes import gather, share_buffers
@@ -19,6 +22,14 @@ DIVERGED = (
     "the network's outputs became NaN or infinite on images that it is not trained on; "
     "start a new one with a lower rate, --set lr=…"
 )
+
+
+class Seen(NamedTuple):
+    """The test images as the model sees them: features, logits, and what these say."""
+
+    features: Tensor
+    logits: Scores
+    predictions: Predictions
 
 
 def predict_split(
@@ -60,7 +71,8 @@ def predict_split(
 def predict(
     run: TrainingRun, split: Split, between: Between = lambda: None
 ) -> tuple[Tensor, Scores]:
-    """Return (features, logits) of a split by a run's model as it is."""
+    """Return (features, logits) of a split by a run's model as it is; all processes call `between`
+    after the same images, in computing very many logits too."""
     if len(split) == 0:
         head = run.model.head
         return torch.zeros(0, head.in_features), as_scores(torch.zeros(0, head.num_classes))
@@ -78,7 +90,7 @@ def predict(
         loader.close()
     if not logits.inputs.isfinite().all():
         raise run.failure(DIVERGED)
-    return features, logits
+    return features, replace(logits, between=between)
 
 
 def training_features(run: TrainingRun, indices: Tensor, between: Between) -> tuple[Tensor, Tensor]:
