@@ -63,6 +63,7 @@ def kill_and_resume(run, arguments, start, killed, checkpoint_seconds):
         again = ["--resume"]
     child = start(*TRAIN, run, "--resume", checkpoint_seconds=checkpoint_seconds)
     assert child.status() == 0, child.output.read_text()
+    assert "going on after epoch" in child.output.read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 
 import wcdas
@@ -47,6 +49,14 @@ def assert_close(run, other):
 def one(features, tmp_path_factory):
     """The run of a single process."""
     return alone(features, SHARDED, tmp_path_factory.mktemp("one") / "run")
+
+
+def test_the_first_lines_say_so(features, tmp_path):
+    console = Console(file=StringIO(), width=200)
+    settings = SHARDED | {"negatives": 0.25, "epochs": 1}
+    alone(features, settings, tmp_path / "run", console=console)
+    told = console.file.getvalue()
+    assert "  classes: spread over 1 process, 25 % of them drawn in a step\n" in told
 
 
 @pytest.mark.parametrize("world", [2, 4])
