@@ -226,6 +226,8 @@ def sweep(
     if stored is not None and not folder.unfinished(plan):
         folder.write_results(plan, {})
         return Sweep(folder.path)
+    if ray is not None:
+        check_known(plan, "other machines", "leave --ray out")
     with _cluster(ray, device, chosen) as cluster:
         with busy(console, "reading the data"):
             dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
@@ -249,9 +251,7 @@ def sweep(
             left = len(folder.unfinished(plan))
             at_a_time = runs_at_a_time(parallel, left, device, one)
             apart = cluster is None and in_processes(at_a_time, device, one)
-            if cluster is not None:
-                check_known(plan, "other machines", "leave --ray out")
-            elif apart:
+            if apart:
                 check_known(plan, f"the processes of parallel={at_a_time}", "use parallel=1")
             weights = check_buildable(configs, trained_on, folder, readers)
         for features in dict.fromkeys(trained_on.values()):

@@ -207,10 +207,10 @@ class Cluster:
     def __init__(self, connection: _Connection, device: str, kind: str) -> None:
         self._connection, self.kind = connection, kind
         machines = [_machine(node) for node in ray.nodes() if node["Alive"]]
-        self.gpus = sum(machine.gpus for machine in machines)
-        if kind == "cpu" and device == "auto" and self.gpus:
+        gpus = sum(machine.gpus for machine in machines)
+        if kind == "cpu" and device == "auto" and gpus:
             raise InputError(
-                f"the Ray cluster has {self.gpus} GPUs, but this machine, for which the runs would "
+                f"the Ray cluster has {gpus} GPUs, but this machine, for which the runs would "
                 "be planned, has none; start the sweep on a machine with a GPU, or with "
                 "--device cpu"
             )
@@ -221,6 +221,10 @@ class Cluster:
         if not self.machines:
             needed = "GPU" if self.kind == "cuda" else "CPU"
             raise InputError(f"the Ray cluster has no {needed} for the runs; see `ray status`")
+
+    @property
+    def gpus(self) -> int:
+        return sum(machine.gpus for machine in self.machines)
 
     @property
     def cpus(self) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from wcdas.errors import InterruptedRunError, WorkError
 from wcdas.files import holder
@@ -110,10 +110,10 @@ class Room:
                 return _wait_until_seen(folder)
             except RayTaskError as error:
                 raise error.cause from None
-            except RayActorError as error:
+            except RayError as error:
                 if interrupt.requested:
                     raise InterruptedRunError(number=interrupt.number) from None
-                if error.actor_init_failed:
+                if not isinstance(error, RayActorError) or error.actor_init_failed:
                     raise
                 if machine:
                     lost(machine)
