@@ -41,7 +41,7 @@ NOT_RUN = {
     "it needs data from the network": 6,
     "it takes long": 13,
     "it runs until it is stopped": 2,
-    "it needs several processes": 5,
+    "it needs several processes": 7,
     "it needs the weights of a transformer": 1,
 }
 

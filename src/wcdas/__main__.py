@@ -1,14 +1,18 @@
 """`wcdas …` as a program: signals are listened to from its first moment on, and not in its last."""
 
+import os
 import signal
 import sys
+from contextlib import nullcontext
 
-from wcdas.interrupt import SIGNALS, Interrupt
+from wcdas.interrupt import PARENT, SIGNALS, Interrupt, stopped_with_parent
 
 
 def main() -> None:
+    parent = os.environ.get(PARENT)
+    watched = stopped_with_parent(int(parent)) if parent else nullcontext()
     try:
-        with Interrupt(raises=True) as interrupt:
+        with Interrupt(raises=True) as interrupt, watched:
             try:
                 from wcdas.cli import main as command  # takes a while
 

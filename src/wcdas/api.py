@@ -3,15 +3,16 @@
 import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 
+from wcdas.checks import need
 from wcdas.data import HuggingFace
 from wcdas.data.dataset import Dataset
 from wcdas.data.description import describe, duplicates
@@ -76,10 +77,15 @@ from wcdas.sweeps.checks import (
     check_known,
     check_loggers,
     check_parallel,
+    files_of,
     settled,
 )
 from wcdas.sweeps.execute import in_processes, runs_at_a_time, shared_workers, train_command
+from wcdas.sweeps.folder import again
 from wcdas.threads import with_threads
+
+if TYPE_CHECKING:
+    from wcdas.sweeps.cluster import Cluster
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,7 @@ def sweep(
     callbacks: Sequence[str] = ("tensorboard",),
     report: bool = True,
     console: Console | None = None,
+    ray: str | None = None,
 ) -> Sweep:
     """Train methods with several seeds under one protocol and compare them in one table.
 
@@ -197,7 +204,7 @@ def sweep(
         methods: names of `list_methods()`, as a list or as "a,b,c"; the recipe's without them.
         seeds: how many, from 0 on; 3 without it.
         parallel: runs at a time. Without it, on a GPU that holds small images, as many as fit and
-            8 at most; else one.
+            8 at most; else one. With `ray` on each GPU, or on each machine without.
         recipe: as for `train`.
         settings: as for `train`; a stage or an option is set for the methods that have it.
         out: the sweep's folder; `runs/<data>-sweep-<n>` without it.
@@ -209,6 +216,8 @@ def sweep(
         callbacks: who follows each run: "tensorboard", "wandb", "mlflow".
         report: write report.html at the end; `write_report` does it later.
         console: where progress is shown; None is silent.
+        ray: do the runs on the machines of a Ray cluster: its HOST:PORT, "auto" for the one that
+            this machine belongs to, "local" for all GPUs of this machine.
     """
     check_loggers(callbacks)
     check_parallel(parallel)
@@ -218,62 +227,96 @@ def sweep(
     if stored is not None and not folder.unfinished(plan):
         folder.write_results(plan, {})
         return Sweep(folder.path)
-    with busy(console, "reading the data"):
-        dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
-        requests = {method: plan.request(method) for method in plan.methods}
-        for request in requests.values():
-            dataset = request.ask_about_mirroring(dataset)
-        resolved = {
-            method: request.resolve(dataset, plan.source, chosen, plan.skip_bad, parallel or 1)
-            for method, request in requests.items()
-        }
-        configs = {method: config for method, (config, _) in resolved.items()}
-        plan, configs = settled(plan, configs, dataset, folder, stored)
-    with busy(console, "preparing the models"):
-        readers = spare_cores() if workers is None else workers
-        trained_on = frozen_for(configs, dataset, readers)
-        one = trained_on[plan.methods[0]]
-        wanted = parallel
-        parallel = runs_at_a_time(wanted, len(folder.unfinished(plan)), device, one)
-        check_known(plan, parallel, device, one)
-        weights = check_buildable(configs, trained_on, folder, readers)
-    workers = shared_workers(workers, parallel)
-    for features in dict.fromkeys(trained_on.values()):
-        if isinstance(features, FrozenDataset):
-            compute_features(features, Ranks(0, 1, chosen), readers, console)
+    if ray is not None:
+        check_known(plan, "other machines", "leave --ray out")
+    with _cluster(ray, device, chosen) as cluster:
+        with busy(console, "reading the data"):
+            dataset = _open(plan.source, plan.data, plan.skip_bad, short_name(plan.source))
+            requests = {method: plan.request(method) for method in plan.methods}
+            for request in requests.values():
+                dataset = request.ask_about_mirroring(dataset)
+            resolved = {
+                method: request.resolve(dataset, plan.source, chosen, plan.skip_bad, parallel or 1)
+                for method, request in requests.items()
+            }
+            configs = {method: config for method, (config, _) in resolved.items()}
+            plan, configs = settled(plan, configs, dataset, folder, stored)
+        files = files_of(configs)
+        if cluster is not None:
+            with busy(console, "looking at the machines"):
+                cluster.check(folder.path.absolute(), files)
+        with busy(console, "preparing the models"):
+            readers = spare_cores() if workers is None else workers
+            trained_on = frozen_for(configs, dataset, readers)
+            one = trained_on[plan.methods[0]]
+            left = len(folder.unfinished(plan))
+            at_a_time = runs_at_a_time(parallel, left, device, one)
+            apart = cluster is None and in_processes(at_a_time, device, one)
+            if apart:
+                check_known(plan, f"the processes of parallel={at_a_time}", "use parallel=1")
+            weights = check_buildable(configs, trained_on, folder, readers)
+        for features in dict.fromkeys(trained_on.values()):
+            if isinstance(features, FrozenDataset):
+                compute_features(features, Ranks(0, 1, chosen), readers, console)
+        # Most notes are of the data, so that all methods have the same.
+        notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
+        count, why = threads_for(configs[plan.methods[0]], chosen.type, dataset.num_classes)
+        if count is not None:
+            present = count if cluster is None else min(count, cluster.cpus)
+            count = folder.threads(plan) or max(1, present // at_a_time)
+        notes |= {why: None} if why else {}
+        if parallel is not None and at_a_time < parallel:
+            more = "since more than these gain nothing on one GPU"
+            notes[f"{at_a_time} runs at a time, {more}"] = None
+        room = None
+        if cluster is not None:
+            from wcdas.sweeps.runner import share_out
 
-    def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
-        around = Surroundings(workers, create_callbacks(callbacks), report)
-        features = trained_on[config.method]
-        frozen = features if isinstance(features, FrozenDataset) else None
-        here, count = Ranks(0, 1, chosen), run.read_run()["info"].get("threads")
-        _train(config, dataset, run, here, around, count, interrupt=interrupt, features=frozen)
+            room = share_out(cluster, left, parallel, at_a_time, count or 1, files)
+            workers = room.cpus - 1 if workers is None else workers
+            notes[room.told] = None
+        workers = shared_workers(workers, at_a_time)
+        kind = device if room is None else chosen.type  # whatever another machine would choose
+        command = partial(train_command, kind, workers, callbacks, report)
 
-    command = partial(train_command, device, workers, callbacks, report)
-    apart = in_processes(parallel, device, one)
-    # Most notes are of the data, so that all methods have the same.
-    notes = dict.fromkeys(note for _, of_method in resolved.values() for note in of_method)
-    count, why = threads_for(configs[plan.methods[0]], chosen.type, dataset.num_classes)
-    if count is not None:
-        count = folder.threads(plan) or max(1, count // parallel)
-    notes |= {why: None} if why else {}
-    if wanted is not None and parallel < wanted:
-        notes[f"{parallel} runs at a time, since more than these gain nothing on one GPU"] = None
-    with on_device(chosen):
-        run_sweep(
-            plan,
-            configs,
-            dataset,
-            folder,
-            train_run,
-            command if apart else None,
-            parallel,
-            count,
-            console,
-            list(notes),
-            weights,
-        )
-    return Sweep(folder.path)
+        def train_run(config: Config, run: RunFolder, interrupt: Interrupt | None) -> None:
+            around = Surroundings(workers, create_callbacks(callbacks), report)
+            features = trained_on[config.method]
+            frozen = features if isinstance(features, FrozenDataset) else None
+            here, threads = Ranks(0, 1, chosen), run.read_run()["info"].get("threads")
+            _train(
+                config, dataset, run, here, around, threads, interrupt=interrupt, features=frozen
+            )
+
+        with on_device(chosen):
+            run_sweep(
+                plan,
+                configs,
+                dataset,
+                folder,
+                train_run,
+                command if apart or room is not None else None,
+                at_a_time,
+                count,
+                console,
+                list(notes),
+                weights,
+                room,
+                again(folder.path, ray),
+            )
+    return Sweep(folder.path, ray)
+
+
+def _cluster(
+    ray: str | None, device: str, chosen: torch.device
+) -> "AbstractContextManager[Cluster | None]":
+    """Connect to a Ray cluster, if that is asked for."""
+    if ray is None:
+        return nullcontext()
+    need("ray", "ray")
+    from wcdas.sweeps.cluster import joined
+
+    return joined(ray, device, chosen)
 
 
 def check_data(

@@ -180,6 +180,14 @@ def sweep(
         int | None,
         whole_number("K", "Runs at a time.  [default: what fits on a GPU, 1 on a CPU]"),
     ] = None,
+    ray: Annotated[
+        str | None,
+        option(
+            "ADDRESS",
+            "Spread the runs over a Ray cluster: HOST:PORT, auto, or local for all GPUs of this "
+            "machine; then K is for each GPU.",
+        ),
+    ] = None,
     recipe: Recipe = None,
     frozen: Frozen = False,
     settings: Set = None,
@@ -211,6 +219,8 @@ def sweep(
       wcdas sweep ~/pictures --methods softmax,wcdas-prior --frozen
       wcdas sweep cifar100-lt --methods wcdas,wcdas-meta --set epochs=100
       wcdas sweep --methods softmax,wcdas --log tensorboard,mlflow
+      wcdas sweep ~/pictures --methods softmax,crt,wcdas-prior --ray local
+      wcdas sweep /share/pictures --methods softmax,crt --ray 10.0.0.1:6379
       wcdas sweep --out runs/digits-lt-sweep-1 --resume
       wcdas sweep --out runs/digits-lt-sweep-1 --resume --methods wcdas-meta
     """
@@ -233,6 +243,7 @@ def sweep(
         callbacks=read_names(log or ["tensorboard"]),
         report=not no_report,
         console=screen,
+        ray=ray,
     )
     screen.print(f"\n{done.table()}\n\n{done.path}")
     done.raise_failures()

@@ -12,6 +12,7 @@ from typing import Any, Self
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PARENT_SECONDS = 0.5  # between two looks for the parent
 END_SECONDS = 300  # that a stop without it may take
+PARENT = "WCDAS_PARENT"  # names the process that one ends with, where it was started to do so
 
 
 class Stopped(KeyboardInterrupt):
@@ -87,10 +88,12 @@ class Interrupt:
 
 
 @contextmanager
-def stopped_with_parent() -> Iterator[None]:
+def stopped_with_parent(parent: int | None = None) -> Iterator[None]:
     """Where the process that started this one goes, even if it is killed, the block is stopped as
-    by SIGTERM; where it does not end then, the process is: nobody else would end it."""
-    parent, main, over = os.getppid(), threading.main_thread().ident, threading.Event()
+    by SIGTERM; where it does not end then, the process is: nobody else would end it. `parent` is
+    its number, for one that may have gone already."""
+    parent = os.getppid() if parent is None else parent
+    main, over = threading.main_thread().ident, threading.Event()
     assert main is not None
 
     def watch() -> None:

@@ -12,6 +12,12 @@ import pytest
 import wcdas
 
 QUICK = {"epochs": 1, "batch_size": 64}
+HOLDS = """
+import sys
+if "train" in sys.orig_argv:
+    from tests.child import let
+    let("hold", 1, 0)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +56,12 @@ def times() -> Callable[[Path], dict[Path, int]]:
         return {file: file.stat().st_mtime_ns for file in files}
 
     return found
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> str:
+    """A PYTHONPATH by which `wcdas train` waits, after its first epoch, until it is stopped."""
+    (tmp_path / "holding").mkdir()
+    (tmp_path / "holding" / "sitecustomize.py").write_text(HOLDS)
+    root = Path(__file__).parents[2]
+    return f"{tmp_path / 'holding'}:{root}:{os.environ.get('PYTHONPATH', '')}"

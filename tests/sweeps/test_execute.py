@@ -19,6 +19,7 @@ from wcdas.interrupt import Interrupt
 from wcdas.methods import METHODS
 from wcdas.sweeps import execute
 from wcdas.sweeps.execute import (
+    LostClusterError,
     in_process,
     on_own_stream,
     one_by_one,
@@ -218,12 +219,32 @@ def test_an_error_of_the_parent_stops_all(tmp_path):
     assert (tmp_path / "stopped-0").exists()
 
 
+def test_a_cluster_that_is_lost_stops_all():
+    """No run is to blame for it, and none that has not begun does."""
+    began, done = threading.Barrier(2), []
+
+    def do(run, interrupt):
+        began.wait(600)
+        if run.seed:
+            raise LostClusterError("it does not answer")
+        while not interrupt.requested:
+            time.sleep(0.005)
+        done.append(run)
+        raise InterruptedRunError("stopped")
+
+    with pytest.raises(LostClusterError, match="it does not answer"):
+        list(side_by_side(RUNS[:2], 2, do))
+    assert done == RUNS[:1]
+
+
 def test_a_method_that_a_script_registers_is_refused(sweep, tmp_path, monkeypatch):
     for name in ("own", "softmax"):  # a new name, and another method under a known one
         with monkeypatch.context() as patched:
             patched.setitem(METHODS, name, replace(METHODS["wcdas"], summary="mine"))
             with pytest.raises(InputError, match=f"'{name}' is registered by a .* use parallel=1"):
                 sweep("wcdas", name, parallel=2, out=tmp_path / "sweep")
+            with pytest.raises(InputError, match="other machines do not run; leave --ray out, or"):
+                sweep("wcdas", name, ray="local", out=tmp_path / "sweep")
             assert not (tmp_path / "sweep").exists()
 
 

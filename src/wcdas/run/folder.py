@@ -64,6 +64,8 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether it has a result; one that is damaged is made again by going on."""
+        if not self._metrics.exists():
+            return False  # without a look at the lock, which a run may be about to take
         try:
             self.read_metrics()
         except InputError:

@@ -15,9 +15,8 @@ from wcdas.processes import Ranks
 from wcdas.run.build import build_run
 from wcdas.run.folder import check_unused, new_folder
 from wcdas.run.frozen import FrozenDataset
-from wcdas.run.settings import changes, check_same, same_data, short_name
+from wcdas.run.settings import PATHS, changes, check_same, same_data, short_name
 from wcdas.run.spec import Config, Table, as_table, build, flat
-from wcdas.sweeps.execute import in_processes
 from wcdas.sweeps.folder import SweepFolder
 from wcdas.sweeps.plan import Asked, Plan, SweepRun, extended, new_plan
 
@@ -61,14 +60,21 @@ def check_loggers(callbacks: Sequence[str]) -> None:
             )
 
 
-def check_known(plan: Plan, parallel: int, device: str, dataset: Dataset) -> None:
-    """Refuse a method that processes of their own would not know."""
+def check_known(plan: Plan, others: str, remedy: str) -> None:
+    """Refuse a method that others, by which runs are done, would not know."""
     own = [method for method in plan.methods if not is_shipped(method)]
-    if own and in_processes(parallel, device, dataset):
+    if own:
         raise InputError(
-            f"method {own[0]!r} is registered by a script, which the processes of parallel="
-            f"{parallel} do not run; use parallel=1, or put the method into src/wcdas/methods"
+            f"method {own[0]!r} is registered by a script, which {others} do not run; {remedy}, or "
+            "put the method into src/wcdas/methods"
         )
+
+
+def files_of(configs: Mapping[str, Config]) -> list[Path]:
+    """Return the files and folders that the runs read."""
+    found = [c.data.get(key) for c in configs.values() for key in PATHS]
+    found += [f for c in configs.values() for f in (c.backbone.weights, c.teacher)]
+    return [path for path in map(Path, filter(None, dict.fromkeys(found))) if path.is_absolute()]
 
 
 def check_buildable(

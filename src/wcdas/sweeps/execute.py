@@ -2,8 +2,7 @@
 
 What does a run is a function `do(run, interrupt)`: it returns when the run is finished, raises what
 the run fails of, and ends with InterruptedRunError when the interrupt is requested. A run trains in
-this process, on a CUDA stream of its own, or in a process of its own; a job on a cluster would be
-one more such function.
+this process, on a CUDA stream of its own, in a process of its own, or on another machine.
 """
 
 import gc
@@ -34,6 +33,10 @@ AT_MOST, BYTES_OF_A_RUN = 8, 4 * 2**30
 
 Do = Callable[[SweepRun, Interrupt], None]
 Ended = Generator[tuple[SweepRun, str | None], None, None]  # a run, and why it failed if it did
+
+
+class LostClusterError(WorkError):
+    """What all runs need has gone, and none of them is to blame."""
 
 
 def runs_at_a_time(parallel: int | None, runs: int, device: str, dataset: Dataset) -> int:
@@ -98,7 +101,7 @@ def _reason(do: Do, run: SweepRun, interrupt: Interrupt) -> str | None:
         raise InterruptedRunError(number=interrupt.number)
     try:
         do(run, interrupt)
-    except InterruptedRunError:
+    except (InterruptedRunError, LostClusterError):
         raise
     except (InputError, WorkError) as error:
         return str(error)
@@ -134,13 +137,16 @@ def train_command(
     return [sys.executable, "-m", "wcdas", "train", *options]
 
 
-def in_process(command: Sequence[str], threads: int, claim: int, interrupt: Interrupt) -> None:
+def in_process(
+    command: Sequence[str], threads: int, claim: int | None, interrupt: Interrupt
+) -> None:
     """Do a run by a command in a process of its own.
 
     Args:
         command: the program and its arguments.
         threads: of the process.
-        claim: the open descriptor that keeps other sweeps out of the folder.
+        claim: the open descriptor that keeps other sweeps out of the folder; None where the process
+            ends with this one.
         interrupt: stops the process at a checkpoint, or at once.
     """
     with tempfile.TemporaryFile() as said:
@@ -153,7 +159,7 @@ def in_process(command: Sequence[str], threads: int, claim: int, interrupt: Inte
             # Ctrl-C reaches the parent alone, which passes it on once: a second would be too hasty.
             process_group=0,
             # The folder stays claimed by a child that outlives its parent.
-            pass_fds=(claim,),
+            pass_fds=() if claim is None else (claim,),
         )
         while process.poll() is None and not interrupt.requested:
             time.sleep(POLL_SECONDS)

@@ -54,6 +54,7 @@ class Sweep:
     """A sweep's folder with its results; stands for the folder wherever a path is expected."""
 
     path: Path
+    ray: str | None = None  # the cluster that did it
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -88,13 +89,15 @@ class Sweep:
                 "so start a new sweep with a lower rate, --set lr=…"
             ]
         if len(diverged) < len(failed):
-            told += [f"try {'the others' if diverged else 'them'} again with: {again(self.path)}"]
+            which = "the others" if diverged else "them"
+            told += [f"try {which} again with: {again(self.path, self.ray)}"]
         raise WorkError("; ".join(told))
 
 
-def again(path: Path) -> str:
-    """Return the command that goes on with a sweep."""
-    return f"wcdas sweep --out {shlex.quote(str(path))} --resume"
+def again(path: Path, ray: str | None = None) -> str:
+    """Return the command that goes on with a sweep, on a Ray cluster where it was on one."""
+    there = f" --ray {shlex.quote(ray)}" if ray else ""
+    return f"wcdas sweep --out {shlex.quote(str(path))} --resume{there}"
 
 
 class SweepFolder:

@@ -68,8 +68,14 @@ class SweepProgress:
         else:
             self._live.refresh()
 
+    def lost(self, run: SweepRun, machine: str) -> None:
+        """Say that a run goes on elsewhere."""
+        told = f"Ray has lost {machine}, where it was; it goes on from its last checkpoint"
+        tell(self._console, f"{self._name(run)}: {told}")
+
     def ended(self, run: SweepRun, reason: str | None) -> None:
-        took = clock(time.monotonic() - self._began.pop(run))
+        began = self._began.pop(run, time.monotonic())  # one may fail for want of a machine
+        took = clock(time.monotonic() - began)
         if reason is not None:
             self._left.pop(run)  # no more is expected of it
             tell(self._console, f"{self._name(run)} failed: {reason}")
