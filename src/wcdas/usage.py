@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from wcdas.errors import InputError, InterruptedRunError, WorkError
-from wcdas.interrupt import Interrupt, number_of
+from wcdas.interrupt import Interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         except InputError as error:
             return _fail(error, 2)
         except (InterruptedRunError, KeyboardInterrupt) as stop:
-            return stopped(str(stop), number_of(stop))
+            return stopped(str(stop), getattr(stop, "number", interrupt.number))
         except BrokenPipeError:  # the reader, such as `head`, has seen enough
             _drop_output()
             return 1

@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP at any moment: one line, the right exit status, the same end."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -191,6 +192,16 @@ def test_from_the_first_moment(tmp_path):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate()
     assert (process.returncode, said) == (143, f"wcdas: stopped; {AGAIN}\n")
+
+
+def test_the_signal_counts_that_another_package_makes_a_ctrl_c_of(command, monkeypatch):
+    def listing(*_):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wcdas.listing.listing", listing)
+    assert command("list", "methods") == (143, "", f"wcdas: stopped; {AGAIN}\n")
 
 
 @pytest.mark.parametrize("name", [".lock", ".run.toml.partial", ".sweep.toml.partial"])

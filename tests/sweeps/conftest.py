@@ -12,12 +12,6 @@ import pytest
 import wcdas
 
 QUICK = {"epochs": 1, "batch_size": 64}
-HOLDS = """
-import sys
-if "train" in sys.orig_argv:
-    from tests.child import let
-    let("hold", 1, 0)
-"""
 
 
 @pytest.fixture(scope="session")
@@ -59,9 +53,22 @@ def times() -> Callable[[Path], dict[Path, int]]:
 
 
 @pytest.fixture
-def holding(tmp_path: Path) -> str:
-    """A PYTHONPATH by which `wcdas train` waits, after its first epoch, until it is stopped."""
-    (tmp_path / "holding").mkdir()
-    (tmp_path / "holding" / "sitecustomize.py").write_text(HOLDS)
-    root = Path(__file__).parents[2]
-    return f"{tmp_path / 'holding'}:{root}:{os.environ.get('PYTHONPATH', '')}"
+def path_where(tmp_path: Path) -> Callable[..., str]:
+    """A PYTHONPATH by which something happens to `wcdas COMMAND`, which see `tests/child.py`."""
+
+    def path(command: str, *happens: object) -> str:
+        folder = tmp_path / f"{command} {happens[0]}"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(
+            f"import sys\nif {command!r} in sys.orig_argv:\n"
+            f"    from tests.child import let\n    let(*{happens!r})\n"
+        )
+        return f"{folder}:{Path(__file__).parents[2]}:{os.environ.get('PYTHONPATH', '')}"
+
+    return path
+
+
+@pytest.fixture
+def holding(path_where: Callable[..., str]) -> str:
+    """One by which a run waits, after its first epoch, until it is stopped."""
+    return path_where("train", "hold", 1, 0)

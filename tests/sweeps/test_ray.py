@@ -129,12 +129,12 @@ def on_ray(machine, tmp_path):
     """Starts `wcdas sweep … --ray ADDRESS`."""
     children = []
 
-    def start(*arguments, ray=None, **options):
+    def start(*arguments, ray=None, **environment):
         command = [sys.executable, "-m", "wcdas", "sweep", *map(str, arguments)]
         command += ["--ray", ray or machine.cluster.address, "--no-report", "--log", "none"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "HOME": str(tmp_path)}
-        child = subprocess.Popen(command, **pipes, cwd=tmp_path, env=environment, **options)
+        own = {"CUDA_VISIBLE_DEVICES": "", "HOME": str(tmp_path)} | environment
+        child = subprocess.Popen(command, **pipes, cwd=tmp_path, env=os.environ | own)
         children.append(child)
         return child
 
@@ -234,10 +234,15 @@ def test_a_sweep_goes_on_on_a_cluster_and_without(
 
 
 @pytest.mark.slow
-def test_machines_that_cannot_do_runs(machine, on_ray, features, mixed_run, tmp_path):
-    """What other code has, what does not see the folder; and which GPU a run gets."""
+def test_before_the_first_run(machine, on_ray, path_where, features, mixed_run, tmp_path):
+    """Machines that cannot do runs are refused, SIGTERM is heard, each run gets a GPU's share."""
     machine()
     given = [features, "--methods", "softmax", "--device", "cpu", "--out"]
+    stays = path_where("sweep", "stay", "wcdas.api.check_buildable")
+    child = on_ray(*given, tmp_path / "sweep", PYTHONPATH=stays)
+    assert child.stdout.readline() == "stays here\n"
+    child.terminate()
+    assert ended(child) == (143, "", "wcdas: stopped; start it again with the same command\n")
     # On every machine it is another folder.
     status, _, error = ended(on_ray(*given, "/proc/self/cwd/sweep"))
     assert status == 2

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Before the import: Ray tells nobody that it is used, and what becomes of machines is said here.
+# Before the import: Ray tells nobody that it is used, leaves it to this to say what becomes of
+# machines, and does not take SIGTERM for a crash.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")
+os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")
 
 import ray
 import torch
@@ -122,7 +124,7 @@ class _Connection:
             self._thread.join()
 
     def _hold(self) -> None:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self.address == "local":
             options |= {"include_dashboard": False, "object_store_memory": OBJECTS}
         try:
