@@ -270,18 +270,3 @@ def test_before_the_first_run(machine, on_ray, path_where, features, mixed_run, 
     assert done.stdout == "Ray: 4 runs at a time on 1 machine with 2 GPUs\n"
     seen = sorted(file.read_text() for file in tmp_path.glob("gpu-*"))
     assert seen == ["0", "0", "1", "1"]
-
-
-@pytest.mark.slow
-def test_the_head_is_lost(machine, on_ray, features, tmp_path):
-    """Its runs would take hours."""
-    out, endless = tmp_path / "sweep", ["--set", "epochs=1000000", "batch_size=64"]
-    machine()
-    child = on_ray(features, "--methods", "softmax", "--seeds", 2, "--out", out, *endless)
-    wait_for(lambda: RunFolder(out / "softmax-s0").epochs_logged)
-    again = f"wcdas sweep --out {out} --resume --ray {machine.cluster.address}"
-    machine.cluster.head_node.kill_gcs_server()
-    status, _, error = ended(child)
-    assert status == 1
-    assert error.startswith("wcdas: the Ray cluster at ")
-    assert error.endswith(f" does not answer any more; start it again, and go on with: {again}\n")
