@@ -10,7 +10,7 @@ def work(rank, world, folder, negatives):
     checked(rank, Size(world, 6, 16, 1001, negatives), folder)
 
 
-@pytest.mark.parametrize("negatives", [1.0, 0.25])
+@pytest.mark.parametrize("negatives", [pytest.param(1.0, marks=pytest.mark.slow), 0.25])
 def test_the_formulas_are_what_processes_hold_and_receive(negatives, tmp_path, in_processes):
     in_processes(work, 3, tmp_path, negatives)
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]

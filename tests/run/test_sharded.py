@@ -59,7 +59,7 @@ def test_the_first_lines_say_so(features, tmp_path):
     assert "  classes: spread over 1 process, 25 % of them drawn in a step\n" in told
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_several_processes_end_where_one_does(world, one, features, tmp_path, several_ranks):
     """Of ten classes four processes have 3, 3, 3 and 1."""
     ranks = several_ranks(world, features, "--out", tmp_path / "run", *given(SHARDED))

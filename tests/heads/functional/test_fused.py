@@ -131,7 +131,7 @@ def head_errors(device, case):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(
     batch=st.integers(1, 36),
     classes=st.integers(2, 50),
