@@ -77,14 +77,18 @@ class Scores:
             of_part: a block, its rows and its classes → tensors with these rows.
             merged: what is said of some classes, and of others after them → of them all.
         """
-        blocks = []
-        for start in range(0, max(1, len(self.inputs)), self.rows):
-            rows = slice(start, min(start + self.rows, len(self.inputs)))
+        images = len(self.inputs)
+        whole: Summary = ()
+        for start in range(0, max(1, images), self.rows):
+            rows = slice(start, min(start + self.rows, images))
             x = self.inputs[rows].to(self.device)
-            said = (of_part(part(x).float(), rows, classes) for classes, part in self.parts)
-            blocks.append(reduce(merged, said))
+            parts = (of_part(part(x).float(), rows, classes) for classes, part in self.parts)
+            said = reduce(merged, parts)
+            # At once for all rows: small tensors between large ones would leave holes in memory.
+            whole = whole or tuple(column.new_empty(images, *column.shape[1:]) for column in said)
+            for column, new in zip(whole, said, strict=True):
+                column[rows] = new
             self.between()
-        whole: Summary = tuple(map(torch.cat, zip(*blocks, strict=True)))
         if self.spread:
             every = zip(*(of_all(column[None]).unbind(0) for column in whole), strict=True)
             whole = reduce(merged, every)
